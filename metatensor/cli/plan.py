@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import click
 
-from metatensor.analysis.check import CheckResult
-from metatensor.analysis.named_sizes import parse_sizes
 from metatensor.checkpoint.errors import CheckpointError, printable
-from metatensor.cli.cases import inputs_of
 from metatensor.cli.configs import config_in
 from metatensor.cli.contents import printable_lines
-from metatensor.cli.inputs import InputError, dtype_named, names_in
+from metatensor.cli.inputs import dtype_named
+from metatensor.cli.plan_inputs import Arguments, arguments_of, fail, made_model, numbers
+from metatensor.cli.plan_training import TRAINING, plan_training, train_options
 from metatensor.cli.request import Request, model_options
-from metatensor.cli.sizes import Size, SizeError, parse_bytes, parse_share
+from metatensor.cli.sizes import Size, parse_bytes, parse_share
 from metatensor.cli.terminal import output_on_stderr
 
 __all__ = ["command"]
 
-Arguments = Callable[[int, int], tuple[tuple, dict[str, Any]]]
+KINDS = {
+    **dict.fromkeys(("cache_dtype", "block", "chunk", "batches", "utilization"), ("serve",)), "max_memory": ("serve", "train"),
+    **dict.fromkeys(("batch", "disk_bandwidth"), ("neither",)), "weights": ("serve", "neither"), **dict.fromkeys(TRAINING, ("train",)),
+}  # fmt: skip
+"""The plans in which an option means something."""
+
 
 
 @click.command("plan")
 @model_options
-@click.option("--devices", metavar="DEVICES", required=True, help='The devices: "8xH100", or "1x4090,1x3060,cpu:64GB,disk".')
+@click.option("--devices", metavar="DEVICES", required=True, help='The devices: "8xH100", "1x4090,1x3090,cpu:64GB,disk", or '
+              'with --train a topology: "64xH100", "4xdgx-h100, 400Gb/s IB".')
 @click.option("--serve", is_flag=True, help="Plan an inference server: context, concurrent sequences, tokens per second.")
-@click.option("--context", type=click.IntRange(min=1), metavar="N", help="Tokens of a sequence [default: 8192 with --serve, else 2048].")
+@click.option("--context", type=click.IntRange(min=1), metavar="N", help="Tokens of a sequence, the size that is named sequence "
+              "[default: 2048; 8192 with --serve].")
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Without --serve: number of sequences [default: 1].")
 @click.option("--disk-bandwidth", type=Size(parse_bytes), metavar="SIZE", help="Without --serve: bytes that are read from the disk in a "
               "second (3GB).")
@@ -38,29 +43,39 @@ Arguments = Callable[[int, int], tuple[tuple, dict[str, Any]]]
               "[default: 8192].")
 @click.option("--batches", metavar="LIST", help='With --serve: numbers of sequences in the table, such as "1,8,64".')
 @click.option("--utilization", type=Size(parse_share), metavar="SHARE", help="With --serve: used part of the memory [default: 0.9].")
-@click.option("--max-memory", type=Size(parse_bytes), metavar="SIZE", help="With --serve: bytes to use, instead of that part.")
+@click.option("--max-memory", type=Size(parse_bytes), metavar="SIZE", help="With --serve or --train: bytes of a device to use.")
+@train_options
 @click.option("--weights", metavar="CHECKPOINT", help="A checkpoint whose header says what the weights take [default: that of the folder].")
 @click.option("--where", metavar="SIZES", multiple=True, help='The values of other named sizes in inputs: "h in 224".')
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(request: Request, devices: str, serve: bool, as_json: bool, where: tuple[str, ...], **options: Any) -> None:
+def command(request: Request, devices: str, serve: bool, train: bool, as_json: bool, where: tuple[str, ...], **options: Any) -> None:
     """Plan how MODEL is used on devices that need not be there.
 
-    With --serve, report what an inference server can do on one kind of device. Else place the parts of the model on
+    With --serve, report what an inference server can do on one kind of device. With --train, rank the layouts of a training
+    step: data, tensor, sequence and pipeline parallelism, sharding, recomputation and micro-batches. Else place the parts of the model on
     the devices, the host's memory and the disk, and print a device_map as accelerate takes it.
 
     MODEL and inputs are those of estimate. The model's own code runs on meta, and no weights are read. Sizes of inputs that
     vary are named batch and sequence; the default input is int64[batch,sequence].
 
     \b
+    metatensor plan model.py:GPT -i "int64[batch,1024]" --train --devices 64xH100 --global-batch 512 --explain 0,1
     metatensor plan Llama-3.1-70B/ --devices "1x4090,1x3090,cpu:64GB,disk"
     metatensor plan Llama-3.1-8B/ --serve --devices H100 --context 32768
     metatensor plan Llama-3.1-8B/ --serve --devices RTX-4090 --weights llama-3.1-8b-q4.gguf --cache-dtype float8_e4m3fn
     """
     given = {name: value for name, value in options.items() if value is not None}
-    for name in ("batch", "disk_bandwidth") if serve else ("cache_dtype", "block", "chunk", "batches", "utilization", "max_memory"):
-        if name in given:
-            raise click.UsageError(f"--{name.replace('_', '-')} {'is for a plan without' if serve else 'needs'} --serve")
-    model = _model(request)
+    if serve and train:
+        raise click.UsageError("--serve and --train are different plans; give one of them")
+    kind = "train" if train else "serve" if serve else "neither"
+    for name in given:
+        if name in KINDS and kind not in KINDS[name]:
+            wanted = " or ".join(f"--{one}" for one in KINDS[name] if one != "neither")
+            why = f"needs {wanted}" if wanted and kind == "neither" else f"does not go with --{kind}"
+            raise click.UsageError(f"--{name.replace('_', '-')} {why}")
+    if train:
+        return plan_training(request, devices, where, given, as_json)
+    model = made_model(request)
     from metatensor.plan.devices import DeviceError
 
     try:
@@ -73,14 +88,6 @@ def command(request: Request, devices: str, serve: bool, as_json: bool, where: t
     raise SystemExit(0 if found.fits else 1)
 
 
-def _model(request: Request) -> Any:
-    model = request.made()
-    if isinstance(model, CheckResult):
-        click.echo(printable_lines(str(model)), err=True)
-        raise SystemExit(1)
-    return model
-
-
 def _planned(request: Request, model: Any, devices: str, where: tuple[str, ...], given: dict[str, Any], serving: bool) -> Any:
     from metatensor import plan
 
@@ -90,7 +97,7 @@ def _planned(request: Request, model: Any, devices: str, where: tuple[str, ...],
             raise click.BadParameter(f"{given['cache_dtype']!r} is not a floating-point dtype", param_hint="--cache-dtype")
         given["cache_dtype"] = dtype
     if "batches" in given:
-        given["batches"] = _numbers(given["batches"])
+        given["batches"] = numbers(given["batches"], "--batches")
     given.setdefault("weights", _checkpoint_of(request.target))
     if serving:
         given.setdefault("context", 8192)
@@ -104,22 +111,7 @@ def _planned(request: Request, model: Any, devices: str, where: tuple[str, ...],
         if str(error).startswith(("serve: ", "device_map: ")):
             text = printable(str(error).partition(": ")[2])
             raise click.UsageError(text) if isinstance(error, ValueError) else click.ClickException(text) from None
-        _fail(request, error)
-
-
-def _fail(request: Request, error: BaseException) -> None:
-    click.echo(printable_lines(str(request.failure(error))), err=True)
-    raise SystemExit(1)
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        found = [int(part) for part in text.split(",")]
-        if min(found) < 1:
-            raise ValueError
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is not a list of positive numbers such as 1,8,64", param_hint="--batches") from None
-    return found
+        fail(request, error)
 
 
 def _checkpoint_of(target: str) -> str | None:
@@ -133,31 +125,6 @@ def _checkpoint_of(target: str) -> str | None:
         return file_in(target)
     except CheckpointError:
         return None
-
-
-def arguments_of(texts: tuple[str, ...], where: tuple[str, ...]) -> Arguments:
-    """Return a function of a batch and a length that makes the arguments in ``--input``. Raise a usage error if a size has no value."""
-    try:
-        others = parse_sizes("; ".join(where)) if where else {}
-        if several := [name for name, values in others.items() if len(values) > 1]:
-            raise SizeError(f"the size {several[0]!r} has several values; plan needs one")
-    except SizeError as error:
-        raise click.BadParameter(printable(str(error)), param_hint="--where") from None
-
-    def made(batch: int, length: int) -> tuple[tuple, dict[str, Any]]:
-        args, kwargs = inputs_of(texts, {**{name: values[0] for name, values in others.items()}, "batch": batch, "sequence": length})
-        return tuple(args), kwargs
-
-    try:
-        names = set().union(*(names_in(text) for text in texts))
-        if missing := {"batch", "sequence"} - names:
-            raise InputError(f"no input has a size that is named {min(missing)}; write int64[batch,sequence]")
-        if unknown := names - {"batch", "sequence", *others}:
-            raise InputError(f"the size {min(unknown)!r} has no value; --where gives it one")
-        made(1, 1)
-    except InputError as error:
-        raise click.BadParameter(printable(str(error)), param_hint="--input") from None
-    return made
 
 
 def last_logits(model: Any, arguments: Arguments) -> Arguments:

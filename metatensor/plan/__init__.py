@@ -6,8 +6,8 @@ layouts of a training step on many devices.
 """
 
 from metatensor.plan.devices import DeviceError, Place, places_of
-from metatensor.plan.placing import DeviceMapPlan, PlaceUse, device_map
 from metatensor.plan.layouts import Degrees, Layout, Rejected
+from metatensor.plan.placing import DeviceMapPlan, PlaceUse, device_map
 from metatensor.plan.searching import TrainingPlan, search
 from metatensor.plan.serving import DecodeRow, ServingPlan, StateGroup, serve
 

@@ -22,7 +22,7 @@ from metatensor.distributed.tensor import DTensor, Replicate, Shard, distribute_
 from metatensor.distributed.tensor.experimental import implicit_replication
 from metatensor.nn.modules.module import Module
 
-__all__ = ["Arranged"]
+__all__ = ["Arranged", "local_numel"]
 
 
 class _SummedGradient(mt.autograd.Function):
@@ -86,7 +86,9 @@ class Arranged:
                 place = placed.get(f"{path}.{name}".lstrip("."), Replicate())
                 whole = p.data._local_tensor if isinstance(p.data, DTensor) else p.data
                 shape = p.shape
-                data = distribute_tensor(mt.empty(shape, dtype=p.dtype, device="meta") if whole.shape != shape else whole, self.mesh, [place])
+                if whole.shape != shape:
+                    whole = mt.empty(shape, dtype=p.dtype, device="meta")
+                data = distribute_tensor(whole, self.mesh, [place])
                 child._parameters[name] = mt.nn.Parameter(data, requires_grad=p.requires_grad)
 
     def _choose(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> None:
@@ -122,7 +124,7 @@ class Arranged:
             return None
         partial = any(place.is_partial() for t in tensors_in(output) if isinstance(t, DTensor) for place in t.placements)
         flops = sum(call.flops for call in recorder.calls)
-        kept = sum(p._local_tensor.numel() for p in module.parameters(recurse=False))
+        kept = sum(local_numel(p) for p in module.parameters(recurse=False))
         return sum(entry.bytes for entry in log), flops, partial, kept
 
     def _gathered(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -147,7 +149,7 @@ class Arranged:
         return stack
 
     def _enter(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if not any(isinstance(place, Shard) for p in module.parameters(recurse=False) for place in p.placements):
+        if not any(isinstance(place, Shard) for p in module.parameters(recurse=False) for place in placements_of(p)):
             return None
 
         def whole(x: Any) -> Any:
@@ -170,10 +172,6 @@ class Arranged:
             return x.redistribute(placements=[self.outside]) if partial else x
 
         return map_tensors(outside, output)
-
-    def local_numel(self) -> int:
-        """Return the number of elements of the parameters on one rank."""
-        return sum(p._local_tensor.numel() for p in self.module.parameters())
 
     def placed(self, x: Any, requires_grad: bool) -> Any:
         """Return a distributed tensor like a plain one, placed as outside of regions where it is an activation."""
@@ -199,6 +197,16 @@ class Arranged:
         finally:
             self._shared.clear()
             hooks.remove()
+
+
+def local_numel(t: Any) -> int:
+    """Return the number of elements of a tensor on one rank."""
+    return int((t._local_tensor if isinstance(t, DTensor) else t).numel())
+
+
+def placements_of(t: Any) -> tuple[Any, ...]:
+    """Return the placements of a tensor, none for a plain one."""
+    return t.placements if isinstance(t, DTensor) else ()
 
 
 def _sequence_dim(args: tuple, kwargs: dict[str, Any], n: int) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor._core.nested import map_tensors, tensors_in
 from metatensor.analysis.recomputation import repeated_layers
 from metatensor.nn.modules.module import Module
 
-__all__ = ["Block", "NoBlocks", "around", "blocks_of", "check_blocks"]
+__all__ = ["Block", "Given", "NoBlocks", "around", "blocks_of", "check_blocks"]
 
 
 class NoBlocks(ValueError):
@@ -58,12 +58,24 @@ def blocks_of(model: Module) -> tuple[list[Block], list[int]]:
     return list(kinds.values()), order
 
 
-class Passed(Module):
-    """Stands for a block: returns the first tensor that it gets. Other attributes are those of the block."""
+class Given(NamedTuple):
+    """The arguments of a block."""
 
-    def __init__(self, block: Module, single: bool, noted: Callable[[Any], Any]) -> None:
+    args: tuple
+    kwargs: dict[str, Any]
+    results: int = 0
+    """Length of the tuple that it returns, 0 for a tensor."""
+
+
+class Passed(Module):
+    """Stands for a block: returns the first tensor that it gets, in a tuple of ``results`` if that is not 0.
+
+    Other attributes are those of the block.
+    """
+
+    def __init__(self, block: Module, results: int, noted: Callable[[Any], Any]) -> None:
         super().__init__()
-        self.__dict__.update(_block=block, _single=single, _noted=noted)
+        self.__dict__.update(_block=block, _results=results, _noted=noted)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -72,29 +84,32 @@ class Passed(Module):
             return getattr(self.__dict__["_block"], name)
 
     def __deepcopy__(self, memo: Any) -> Passed:
-        return Passed(self._block, self._single, self._noted)
+        return Passed(self._block, self._results, self._noted)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         x = self._noted(next(tensors_in((args, kwargs))))
-        return x if self._single else (x,)
+        return (x, *[None] * (self._results - 1)) if self._results else x
 
 
-def around(model: Module, paths: list[str], noted: Callable[[Any], Any]) -> Module:
+def around(model: Module, given: dict[str, Given], noted: Callable[[Any], Any]) -> Module:
     """Return a copy of a model without the blocks: each returns what ``noted`` returns for the tensor that it gets."""
-    blocks = [model.get_submodule(path) for path in paths]
-    copies = {id(block): Passed(block, block.__dict__.get("_plan_single", True), noted) for block in blocks}
+    blocks = {path: model.get_submodule(path) for path in given}
+    copies = {id(block): Passed(block, given[path].results, noted) for path, block in blocks.items()}
     return copy.deepcopy(model, dict(copies))
 
 
-def check_blocks(model: Module, order: list[str], args: tuple, kwargs: dict[str, Any]) -> dict[str, tuple[tuple, dict[str, Any]]]:
-    """Run the model once. Return the arguments of each block, and raise `NoBlocks` if a block does not pass on a tensor like its first one."""
-    given: dict[str, tuple[tuple, dict[str, Any]]] = {}
+def check_blocks(model: Module, order: list[str], args: tuple, kwargs: dict[str, Any]) -> dict[str, Given]:
+    """Run the model once, and return what each block got, and the form of its result.
+
+    Raise `NoBlocks` if a block does not return a tensor like its first argument, alone or as the first of a tuple.
+    """
+    given: dict[str, Given] = {}
     wrong: list[str] = []
     hooks = []
 
     def before(path: str) -> Callable[..., None]:
         def hook(module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
-            given[path] = map_tensors(lambda t: t.detach(), (args, kwargs))
+            given[path] = Given(*map_tensors(lambda t: t.detach(), (args, kwargs)))
 
         return hook
 
@@ -102,7 +117,7 @@ def check_blocks(model: Module, order: list[str], args: tuple, kwargs: dict[str,
         def hook(module: Any, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
             x = next(tensors_in((args, kwargs)), None)
             y = output if isinstance(output, mt.Tensor) else output[0] if isinstance(output, tuple) and output else None
-            module.__dict__["_plan_single"] = isinstance(output, mt.Tensor)
+            given[path] = given[path]._replace(results=len(output) if isinstance(output, tuple) else 0)
             if x is None or not isinstance(y, mt.Tensor) or y.shape != x.shape:
                 wrong.append(f"{path} turns {'nothing' if x is None else list(x.shape)} into "
                              f"{list(y.shape) if isinstance(y, mt.Tensor) else type(output).__name__}")  # fmt: skip

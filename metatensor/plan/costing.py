@@ -13,7 +13,7 @@ from metatensor.devices.topologies import Topology
 from metatensor.distributed.tensor import init_device_mesh
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged
-from metatensor.plan.blocks import Block, blocks_of, check_blocks
+from metatensor.plan.blocks import Block, Given, blocks_of, check_blocks
 from metatensor.plan.layouts import Degrees, Layout
 from metatensor.plan.measuring import PartCost, measure_around, measure_block
 
@@ -33,6 +33,8 @@ class Timed:
     backward: float
     forward_communication: float
     backward_communication: float
+    reduction: float
+    """Of gradients, once in a step."""
 
     @property
     def seconds(self) -> float:
@@ -74,7 +76,7 @@ class Coster:
         self.paths = [path for block in self.kinds for path in block.paths]
         self.itemsize = max((p.element_size() for p in model.parameters()), default=4)
         self.remarks: dict[str, None] = {}
-        self._given: dict[int, dict[str, tuple[tuple, dict[str, Any]]]] = {}
+        self._given: dict[int, dict[str, Given]] = {}
         self._blocks: dict[Any, Timed | str] = {}
         self._arranged: dict[Any, Arranged | None] = {}
         self._around: dict[Any, tuple[Timed, Timed] | str] = {}
@@ -87,7 +89,7 @@ class Coster:
 
     # Parts ------------------------------------------------------------------------
 
-    def given(self, batch: int) -> dict[str, tuple[tuple, dict[str, Any]]]:
+    def given(self, batch: int) -> dict[str, Given]:
         """Return the arguments of each block for a micro-batch."""
         if batch not in self._given:
             args, kwargs = self.arguments(batch)
@@ -108,7 +110,7 @@ class Coster:
         key = (*shape, degrees.recompute)
         if key not in self._blocks:
             block = self.kinds[kind]
-            args, kwargs = self.given(degrees.micro_batch)[block.path]
+            args, kwargs, _ = self.given(degrees.micro_batch)[block.path]
             try:
                 cost, arranged = measure_block(block.module, args, kwargs, self.mesh(degrees.tensor), degrees.sequence, degrees.recompute,
                                                self._arranged.get(shape))  # fmt: skip
@@ -128,14 +130,15 @@ class Coster:
         key = degrees.tensor, degrees.sequence, degrees.micro_batch
         if key not in self._around:
             args, kwargs = self.arguments(degrees.micro_batch)
-            loss = lambda output: self.loss(output, degrees.micro_batch)  # noqa: E731
+            blocks = self.given(degrees.micro_batch)
+            loss = lambda output: self.loss(output, degrees.micro_batch)
             try:
-                both = measure_around(self.model, self.paths, args, kwargs, loss, self.mesh(degrees.tensor), degrees.sequence)
+                both = measure_around(self.model, blocks, args, kwargs, loss, self.mesh(degrees.tensor), degrees.sequence)
             except Exception as error:
                 if degrees.tensor == 1:
                     raise
                 self.remarks[f"what is around the blocks is computed by each tensor-parallel rank: {str(error).splitlines()[0]}"] = None
-                both = measure_around(self.model, self.paths, args, kwargs, loss, None, False)
+                both = measure_around(self.model, blocks, args, kwargs, loss, None, False)
             self._around[key] = self._timed(both[0], degrees.tensor), self._timed(both[1], degrees.tensor)
         return self._around[key]  # type: ignore[return-value]
 
@@ -150,7 +153,7 @@ class Coster:
             times.append(seconds)
         talked = [sum(self.collective(kind, nbytes, tensor, 1) for kind, nbytes in pairs)
                   for pairs in (cost.forward_communication, cost.backward_communication)]  # fmt: skip
-        return Timed(cost, times[0], times[1], talked[0], talked[1])
+        return Timed(cost, times[0], times[1], talked[0], talked[1], self.collective("all_reduce", cost.reduced, tensor, 1))
 
     def collective(self, kind: str, nbytes: int, ranks: int, stride: int) -> float:
         """Return the seconds of a collective of ranks that are ``stride`` apart."""
@@ -201,7 +204,7 @@ class Coster:
         elements = sum(part.cost.parameters for part in parts) + sum(part.cost.parameters for part in (before, behind)) / degrees.pipeline
         return Layout(
             degrees, micro_batches, stages, memory, compute=plain[slowest] * micro_batches,
-            tensor_communication=(work[slowest] - plain[slowest]) * micro_batches, data_communication=exposed, hidden_communication=hidden,
+            tensor_communication=(work[slowest] - plain[slowest]) * micro_batches + sum(part.reduction for part in parts), data_communication=exposed, hidden_communication=hidden,
             pipeline_communication=0.0 if degrees.pipeline == 1 else 2 * message * (micro_batches + degrees.pipeline - 2),
             bubble=sum(work) - work[slowest], optimizer=self._optimizer(elements / (degrees.data if degrees.shard else 1)),
             samples=batch, model_flops=self._flops(batch), peak_rate=self._rate,
@@ -269,7 +272,8 @@ class Coster:
             overlap(sum(seconds("all_reduce", part, self.gradient_bytes) for part in every), sum(part.backward for part in every))
             return exposed, hidden
         times = micro_batches if degrees.shard == 2 else 1
-        overlap(times * sum(seconds("reduce_scatter", part, self.gradient_bytes) for part in every), times * sum(part.backward for part in every))
+        scattered = sum(seconds("reduce_scatter", part, self.gradient_bytes) for part in every)
+        overlap(times * scattered, times * sum(part.backward for part in every))
         overlap(sum(seconds("all_gather", part, self.itemsize) for part in every), sum(part.forward for part in every))
         return exposed, hidden
 

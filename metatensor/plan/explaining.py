@@ -39,7 +39,8 @@ def explained(a: Layout, b: Layout, memory: int) -> str:
 
 def plan_text(plan: TrainingPlan) -> str:
     """Return the table of a `TrainingPlan`."""
-    lines = [f"{plan.model}, {plan.batch:,} samples in a step on {plan.devices}, {plan.precision}, at most {bytes_text(plan.memory)} on each", ""]
+    lines = [f"{plan.model}, {plan.batch:,} samples in a step on {plan.devices}, {plan.precision}, at most {bytes_text(plan.memory)} each",
+             ""]  # fmt: skip
     if not plan.layouts:
         lines.append(f"no layout fits: {plan.advice()}")
     else:

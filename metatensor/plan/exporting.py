@@ -90,7 +90,8 @@ def _accelerate(layout: Layout, precision: str) -> str:
         raise ValueError("export: accelerate's FSDP does not divide the optimizer's state alone; choose a layout with shard 0, 2 or 3")
     if d.recompute == "selective":
         raise ValueError("export: accelerate's FSDP recomputes whole layers; choose a layout with recompute none or full")
-    return "\n".join(["distributed_type: FSDP", *lines, "fsdp_config:", "  fsdp_version: 2", "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
+    return "\n".join(["distributed_type: FSDP", *lines, "fsdp_config:", "  fsdp_version: 2",
+                      "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
                       f"  fsdp_reshard_after_forward: {'true' if d.shard == 3 else 'false'}",
                       f"  fsdp_activation_checkpointing: {'true' if d.recompute == 'full' else 'false'}"]) + "\n"  # fmt: skip
 
@@ -99,7 +100,8 @@ def _deepspeed(layout: Layout, precision: str) -> str:
     d = layout.degrees
     _data_alone(layout, "deepspeed.json")
     settings = {
-        "train_batch_size": layout.samples, "train_micro_batch_size_per_gpu": d.micro_batch, "gradient_accumulation_steps": layout.micro_batches,
+        "train_batch_size": layout.samples, "train_micro_batch_size_per_gpu": d.micro_batch,
+        "gradient_accumulation_steps": layout.micro_batches,
         "zero_optimization": {"stage": d.shard, "overlap_comm": True, "contiguous_gradients": True},
         **({precision[:4]: {"enabled": True}} if precision != "fp32" else {}),
     }  # fmt: skip

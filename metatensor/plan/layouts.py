@@ -38,7 +38,10 @@ class Degrees:
             parts.append("sequence")
         if self.shard:
             parts.append(f"shard {self.shard}")
-        return ", ".join([*parts, f"micro-batch {self.micro_batch}", *([] if self.recompute == "none" else [f"recompute {self.recompute}"])])
+        parts.append(f"micro-batch {self.micro_batch}")
+        if self.recompute != "none":
+            parts.append(f"recompute {self.recompute}")
+        return ", ".join(parts)
 
 
 @dataclass

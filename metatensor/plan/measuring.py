@@ -17,8 +17,8 @@ from metatensor.distributed import CommunicationLog
 from metatensor.distributed.tensor import DTensor
 from metatensor.nn._hooks import register_module_forward_pre_hook
 from metatensor.nn.modules.module import Module
-from metatensor.plan.arranging import Arranged
-from metatensor.plan.blocks import around
+from metatensor.plan.arranging import Arranged, local_numel
+from metatensor.plan.blocks import Given, around
 
 __all__ = ["PartCost", "measure_around", "measure_block"]
 
@@ -44,6 +44,8 @@ class PartCost:
     forward_communication: list[tuple[str, int]] = field(default_factory=list)
     """Kind and bytes of the collectives among the ranks of tensor parallelism."""
     backward_communication: list[tuple[str, int]] = field(default_factory=list)
+    reduced: int = 0
+    """Bytes of gradients that these ranks sum once in a step."""
 
 
 def measure_block(
@@ -81,7 +83,7 @@ def measure_block(
             recorder = stack.enter_context(CallRecorder(inner))
             memory = stack.enter_context(MemoryTracker())
             output = forward(*own_args, **own_kwargs)
-            y = next(tensors_in(output))
+            y: Any = next(tensors_in(output))
             if arranged is not None:
                 y = y.redistribute(placements=[arranged.outside])
                 arranged.finished()
@@ -102,15 +104,16 @@ def measure_block(
     cost = PartCost()
     run(cost)
     cost.parameters, cost.frozen = _elements(inner.parameters()), _elements([*inner.buffers(), *inner.parameters()], frozen=True)
+    cost.reduced = _partial_bytes(inner.parameters())
     return cost, arranged
 
 
 def measure_around(
-    model: Module, paths: list[str], args: tuple, kwargs: dict[str, Any], loss: Callable[[Any], Any], mesh: Any, sequence: bool,
+    model: Module, blocks: dict[str, Given], args: tuple, kwargs: dict[str, Any], loss: Callable[[Any], Any], mesh: Any, sequence: bool,
 ) -> tuple[PartCost, PartCost]:  # fmt: skip
     """Return the costs of what is before and behind the blocks, with the loss."""
-    state = _Marks(paths)
-    outer = around(model, paths, state.noted)
+    state = _Marks(len(blocks))
+    outer = around(model, blocks, state.noted)
     arranged = None
     if mesh is not None:
         arranged = Arranged(outer, mesh, args, kwargs, False)
@@ -158,14 +161,16 @@ def measure_around(
     earlier = {id(p): p for m in outer.modules() for p in own[id(m)] if id(p) not in later or id(m) in state.before}
     behind.parameters, behind.frozen = _elements(later.values()), _elements(later.values(), frozen=True)
     before.parameters, before.frozen = _elements(earlier.values()), _elements([*earlier.values(), *outer.buffers()], frozen=True)
+    before.reduced, behind.reduced = _partial_bytes(earlier.values()), _partial_bytes(later.values())
     return before, behind
 
 
 class _Marks:
     """Where a run of what is around the blocks reaches the first block, forward and backward."""
 
-    def __init__(self, paths: list[str]) -> None:
-        self.count, self.arranged = len(paths), None
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.arranged: Arranged | None = None
         self.log: Any = None
         self.recorder: Any = None
         self.memory: Any = None
@@ -211,7 +216,13 @@ def _nbytes(t: Any) -> int:
 def _elements(tensors: Any, frozen: bool = False) -> int:
     """Return the elements of the distinct trainable, or frozen, tensors on this rank."""
     found = {id(t): t for t in tensors if t.requires_grad is not frozen}
-    return sum((t._local_tensor if isinstance(t, DTensor) else t).numel() for t in found.values())
+    return sum(map(local_numel, found.values()))
+
+
+def _partial_bytes(parameters: Any) -> int:
+    """Return the bytes of gradients that are partial sums."""
+    grads = [p.grad for p in parameters if isinstance(p.grad, DTensor)]
+    return sum(_nbytes(grad) for grad in grads if any(place.is_partial() for place in grad.placements))
 
 
 def _pairs(log: CommunicationLog, start: int, end: int) -> list[tuple[str, int]]:

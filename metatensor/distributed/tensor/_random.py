@@ -48,8 +48,8 @@ def run_random(call: Any, values: Sequence[Any], out: Any) -> Any:
     made = []
     for part in parts:
         target = placements if part.shape == first.shape else whole
-        spec = _spec_of(call, part, target)
-        made.append(wrap(moved(part, call.mesh, part.shape, whole, target), spec))
+        local = moved(part, call.mesh, part.shape, whole, target)
+        made.append(wrap(local, interned(call.mesh, target, part.shape, _whole_stride(local, part.shape), part.dtype)))
     if out is not None:
         out._local_tensor.copy_(moved(made[0]._local_tensor, call.mesh, out.shape, made[0].placements, out.placements))
         return out
@@ -64,9 +64,8 @@ def _cut_alike(one: Any, first: Any, mesh: Any) -> bool:
     if one.shape == first.shape:
         return True
     parts = {place.dim: mesh.size(i) for i, place in enumerate(first.placements) if isinstance(place, Shard)}
-    return one.dim() == first.dim() and all(
-        n == m or dim in parts and n % parts[dim] == m % parts[dim] == 0 for dim, (n, m) in enumerate(zip(one.shape, first.shape, strict=True))
-    )
+    pairs = enumerate(zip(one.shape, first.shape, strict=False))
+    return one.dim() == first.dim() and all(n == m or dim in parts and n % parts[dim] == m % parts[dim] == 0 for dim, (n, m) in pairs)
 
 
 def _on_parts(call: Any, values: Sequence[Any], placements: tuple[Placement, ...]) -> Any:
@@ -85,9 +84,7 @@ def _on_parts(call: Any, values: Sequence[Any], placements: tuple[Placement, ...
     last = max(cut, default=-1) + 1
     made = []
     for part in call.outputs(result, arguments):
-        if part.shape == local.shape and part.stride() == local.stride() and part.dtype is first.dtype:
-            made.append(wrap(part, first._spec))
-        elif part.dim() >= last and part.shape[:last] == local.shape[:last]:
+        if part.dim() >= last and part.shape[:last] == local.shape[:last]:
             shape = tuple(first.shape[dim] if dim in cut else n for dim, n in enumerate(part.shape))
             made.append(wrap(part, interned(call.mesh, placements, shape, _whole_stride(part, shape), part.dtype)))
         else:
