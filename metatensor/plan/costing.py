@@ -204,7 +204,8 @@ class Coster:
         elements = sum(part.cost.parameters for part in parts) + sum(part.cost.parameters for part in (before, behind)) / degrees.pipeline
         return Layout(
             degrees, micro_batches, stages, memory, compute=plain[slowest] * micro_batches,
-            tensor_communication=(work[slowest] - plain[slowest]) * micro_batches + sum(part.reduction for part in parts), data_communication=exposed, hidden_communication=hidden,
+            tensor_communication=(work[slowest] - plain[slowest]) * micro_batches + sum(part.reduction for part in parts),
+            data_communication=exposed, hidden_communication=hidden,
             pipeline_communication=0.0 if degrees.pipeline == 1 else 2 * message * (micro_batches + degrees.pipeline - 2),
             bubble=sum(work) - work[slowest], optimizer=self._optimizer(elements / (degrees.data if degrees.shard else 1)),
             samples=batch, model_flops=self._flops(batch), peak_rate=self._rate,

@@ -190,6 +190,8 @@ class _Marks:
         """Note that a block is reached, and return the tensor that it passes on."""
         if isinstance(x, DTensor) and self.arranged is not None:
             x = x.redistribute(placements=[self.arranged.outside])
+        if not self.reached and not x.requires_grad and x.is_floating_point():
+            x = x.detach().requires_grad_()  # the blocks have parameters, so what follows them has a gradient
         self.reached += 1
         if self.reached == 1 and self.recorder is not None:
             self.saved, self.calls, self.talked = self.memory.current, len(self.recorder.calls), len(self.log)

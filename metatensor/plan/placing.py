@@ -123,7 +123,7 @@ def device_map(
     ...     model = nn.Sequential(nn.Embedding(1000, 512), *(nn.Linear(512, 512) for _ in range(4)))
     >>> plan = mt.plan.device_map(model, devices="t4:5MB,cpu:1GB", context=8)
     >>> plan.device_map
-    {'0': 0, '1': 0, '2': 'cpu', '3': 'cpu', '4': 'cpu'}
+    {'0': 0, '1': 'cpu', '2': 'cpu', '3': 'cpu', '4': 'cpu'}
     """
     if not isinstance(model, Module):
         raise ValueError(f"device_map: the model must be a module, got {type(model).__name__}")

@@ -171,7 +171,6 @@ def search(
     Examples
     --------
     >>> import metatensor as mt
-from metatensor import distributed
     >>> with mt.device("meta"):
     ...     layers = [mt.nn.TransformerEncoderLayer(256, 4, dropout=0.0, batch_first=True) for _ in range(4)]
     ...     model, x = mt.nn.Sequential(*layers), mt.empty(1, 128, 256)
