@@ -82,13 +82,13 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(config.width, config.width, bias=False)
 
     def forward(self, x: mt.Tensor, cos: mt.Tensor, sin: mt.Tensor) -> mt.Tensor:
-        batch, length, width = x.shape
+        batch, length, _ = x.shape
         q = self.q_proj(x).view(batch, length, -1, self.head_width).transpose(1, 2)
         k = self.k_proj(x).view(batch, length, -1, self.head_width).transpose(1, 2)
         v = self.v_proj(x).view(batch, length, -1, self.head_width).transpose(1, 2)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        return self.o_proj(y.transpose(1, 2).reshape(batch, length, width))
+        return self.o_proj(y.transpose(1, 2).reshape(batch, length, -1))
 
 
 class MLP(nn.Module):

@@ -16,6 +16,7 @@ from metatensor.analysis.calls import CallRecorder
 from .kernels import as_on_meta
 from .megatron import GPT2_WORDS, layout_of_paper, layout_of_simumax, layout_of_test
 from .rank import Layout, Stage
+from .ranks import seconds_on_ranks
 from .step import Bytes, memory_of, seconds_of_step
 
 __all__ = ["DATA", "POLICIES", "Formula", "Row", "formulas", "measured_rows", "published", "saved_by_layer"]
@@ -126,7 +127,13 @@ def _simumax(section: dict[str, Any], out_of_reach: Counter[str]) -> Iterator[Ro
             name = f"{row['case']}, B200" + (f", stage {rank}" if layout.pipeline > 1 else "")
             measured = row["max_allocated_MiB_by_rank"][0 if rank == 0 else -1] * 2**20
             yield from memory.rows(name, layout, rank, measured)
-        yield from _times(f"{row['case']}, B200", layout, "b200-180gb", row["micro_batches"], row["measured_iteration_ms"] / 1e3)
+        measured, times = row["measured_iteration_ms"] / 1e3, row["micro_batches"]
+        yield from _times(f"{row['case']}, B200", layout, "b200-180gb", times, measured)
+        seconds = seconds_on_ranks(layout, "b200-180gb", times)
+        if seconds is None:
+            out_of_reach["SimuMax: the time with communication of context parallelism"] += 1
+        else:
+            yield Row("time, ranks", f"{row['case']}, B200", seconds, measured)
 
 
 def _paper(rows: list[dict[str, Any]]) -> Iterator[Row]:

@@ -6,15 +6,17 @@ operators take their place, as in a model that `metatensor estimate` runs.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import metatensor as mt
+from metatensor import distributed as dist
 from metatensor.autograd import Function
 
-__all__ = ["as_known", "as_on_meta", "cross_entropy", "dropout", "fused_attention", "gathered_linear", "reduced", "rms_norm", "rotated",
-           "rows_of_scores", "swiglu"]  # fmt: skip
+__all__ = ["as_known", "as_on_meta", "communicating", "cross_entropy", "dropout", "fused_attention", "gathered_linear", "reduced",
+           "rms_norm", "rotated", "rows_of_scores", "swiglu"]  # fmt: skip
 
 F = mt.nn.functional
 _plain = False
@@ -29,6 +31,20 @@ def as_on_meta() -> Iterator[None]:
         yield
     finally:
         _plain = before
+
+
+@contextmanager
+def communicating(group: Any) -> Iterator[None]:
+    """Gather and reduce the shards of sequences in a process group inside the block; elsewhere nothing is communicated."""
+    before = getattr(_rank, "group", None)
+    _rank.group = group
+    try:
+        yield
+    finally:
+        _rank.group = before
+
+
+_rank = threading.local()
 
 
 @mt.op("published::attention", schema="(Tensor q, Tensor k, Tensor v) -> (Tensor out, Tensor statistics)")
@@ -215,12 +231,31 @@ def as_known(call: Any) -> Any:
     return call._replace(op=KINDS.get(name, "mul"), dtype="bfloat16" if name == "added_product" else call.dtype)
 
 
-def _larger(x: Any, times: int) -> Any:
-    return x if times == 1 else mt.empty(x.shape[0] * times, *x.shape[1:], dtype=x.dtype)
+def _larger(x: Any, times: int) -> tuple[Any, Any]:
+    """Return the gathered shards of a sequence, and a function that waits for them."""
+    if times == 1:
+        return x, _nothing
+    whole = mt.empty(x.shape[0] * times, *x.shape[1:], dtype=x.dtype)
+    group = getattr(_rank, "group", None)
+    return whole, _nothing if group is None else dist.all_gather_into_tensor(whole, x, group=group, async_op=True).wait
 
 
-def _smaller(x: Any, times: int) -> Any:
-    return x if times == 1 else mt.empty(x.shape[0] // times, *x.shape[1:], dtype=x.dtype)
+def _smaller(x: Any, times: int) -> tuple[Any, Any]:
+    """Return the shard of a sum over ranks, and a function that waits for it."""
+    if times == 1:
+        return x, _nothing
+    part = mt.empty(x.shape[0] // times, *x.shape[1:], dtype=x.dtype)
+    group = getattr(_rank, "group", None)
+    return part, _nothing if group is None else dist.reduce_scatter_tensor(part, x, group=group, async_op=True).wait
+
+
+def _nothing() -> None:
+    """Wait for nothing."""
+
+
+def _waited(found: tuple[Any, Any]) -> Any:
+    found[1]()
+    return found[0]
 
 
 class _GatheredLinear(Function):
@@ -228,19 +263,24 @@ class _GatheredLinear(Function):
     def forward(ctx: Any, x: Any, weight: Any, bias: Any, times: int) -> Any:
         ctx.save_for_backward(x, weight)
         ctx.times, ctx.bias = times, bias is not None
-        return mt.nn.functional.linear(_larger(x, times), weight, bias)
+        return mt.nn.functional.linear(_waited(_larger(x, times)), weight, bias)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         x, weight = ctx.saved_tensors
-        total = _larger(x, ctx.times)
-        dx = _smaller(grad @ weight, ctx.times)
+        total, gathered = _larger(x, ctx.times)  # while the gradient of the input is computed
+        dx = grad @ weight
+        gathered()
+        dx, scattered = _smaller(dx, ctx.times)  # while that of the weight is computed
         flat, rows = grad.reshape(-1, grad.shape[-1]), total.reshape(-1, total.shape[-1])
         db = flat.sum(0) if ctx.bias else None
         main = getattr(weight, "main_grad", None)
         if main is None or not getattr(weight, "accumulated", False):
-            return dx, flat.t() @ rows, db, None
+            dw = flat.t() @ rows
+            scattered()
+            return dx, dw, db, None
         _added_product(main, flat, rows)
+        scattered()
         return dx, None, db, None
 
 
@@ -253,11 +293,11 @@ class _Reduced(Function):
     @staticmethod
     def forward(ctx: Any, x: Any, times: int) -> Any:
         ctx.times = times
-        return _smaller(x, times)
+        return _waited(_smaller(x, times))
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        return _larger(grad, ctx.times), None
+        return _waited(_larger(grad, ctx.times)), None
 
 
 def reduced(x: Any, times: int) -> Any:

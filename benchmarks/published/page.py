@@ -69,6 +69,13 @@ KINDS = {
         "the time of a training step, with the kernels of the run", "steps of Megatron-LM on A100 and B200",
         "The time of a step is that of the slowest pipeline stage plus the time to fill the pipeline. The efficiencies are those "
         "assumed for all accelerators. They are not fitted to these runs.", NOT_TIMED),
+    "time, ranks": Kind(
+        "the time of a training step on all ranks, with communication", "steps of Megatron-LM on eight B200",
+        "The same steps with the kernels of the run, as timelines of all ranks ([many devices](many-devices.md)): tensor and sequence "
+        "parallelism, pipelines (1F1B), and a distributed optimizer that reduces gradients and gathers parameters after the passes. "
+        "Steps without tensor parallelism hardly communicate and are predicted a third too fast as well, so most of the error is that "
+        "of the operators.",
+        "gaps between kernels, loading data, transfers from the host, operators and operations slowing each other down"),
     "time, accelerator": Kind(
         "the time of a training step, with metatensor's operators", "steps of Megatron-LM on A100 and B200",
         "The same steps with metatensor's own operators, as `estimate --train --device` predicts them. They read and write more than "

@@ -20,7 +20,7 @@ from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, VIEW, Call, Overload
 from metatensor._core.storage cimport Storage, count_storage
 from metatensor._core.tensor cimport Tensor, over_storage
 from metatensor._core.thread cimport ThreadState, hints, thread_state
-from metatensor._core.types cimport T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD, dim_t
+from metatensor._core.types cimport T_CONJ, T_CONTIGUOUS, T_DISTRIBUTED, T_NEG, T_REQUIRES_GRAD, dim_t
 from metatensor._core.late import later
 
 cdef extern from "Python.h":
@@ -307,6 +307,8 @@ cdef class HeldStorages:
                 value = (<Tensor>value).grad
                 if value is None:
                     return 0
+            if (<Tensor>value).flags & T_DISTRIBUTED:
+                value = value._local_tensor     # the whole tensor has no memory
             return self.note((<Tensor>value).storage, category)
         if isinstance(value, dict):
             for item in (<dict>value).values():

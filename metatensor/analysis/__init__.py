@@ -7,7 +7,8 @@ that depend on values. `fit` finds the largest batch that fits into a device's
 memory, and changes that make a batch fit. `MemoryTracker` counts the bytes of the storages that
 any code creates, and `MemoryLog` also keeps the events. `device_profile` returns the capacity and speed of an
 accelerator, `time_of` predicts the time of a model there, and `calibrate` measures a device. `topology` describes many devices
-and their links, and `collective_time` predicts the time of a collective there. `compare` lists what grew
+and their links, `collective_time` predicts the time of a collective there, and `profile_ranks` the time and memory of a step on
+all ranks. `compare` lists what grew
 between two reports, and `within_budget` limits what the code in a block costs. `allocator` contains a model of PyTorch's
 caching allocator, and `load_snapshot` reads the memory snapshots that PyTorch writes.
 """
@@ -28,6 +29,7 @@ from metatensor.analysis.estimate import estimate
 from metatensor.analysis.fit import fit
 from metatensor.analysis.fit_report import FitChange, FitReport, FitSetting, FitTrial
 from metatensor.analysis.profiling import Profile, StorageRecord, profile
+from metatensor.analysis.ranks import RanksProfile, RankStep, profile_ranks
 from metatensor.analysis.report import Gap, ModuleRow, Peak, Report, SharedGroup
 from metatensor.analysis.step_time import StepTime, time_of
 from metatensor.analysis.training import TrainingReport, estimate_training
@@ -42,10 +44,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Assumption", "BudgetExceededError", "CheckResult", "CollectiveTime", "Comparison", "DeviceProfile", "FitChange",
            "FitReport", "FitSetting", "FitTrial", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker", "ModuleRow", "Peak",
-           "Profile", "Report", "SharedGroup", "StepTime", "StorageRecord", "Topology", "TopologyError", "TrainingReport",
-           "allocator", "assume", "calibrate", "check", "collective_time", "compare", "device_profile", "device_profiles",
-           "estimate", "estimate_training", "fit", "load_snapshot", "policies", "policy", "profile", "register_policy",
-           "time_of", "topologies", "topology", "within_budget"]  # fmt: skip
+           "Profile", "RankStep", "RanksProfile", "Report", "SharedGroup", "StepTime", "StorageRecord", "Topology",
+           "TopologyError", "TrainingReport", "allocator", "assume", "calibrate", "check", "collective_time", "compare",
+           "device_profile", "device_profiles", "estimate", "estimate_training", "fit", "load_snapshot", "policies",
+           "policy", "profile", "profile_ranks", "register_policy", "time_of", "topologies", "topology", "within_budget"]  # fmt: skip
 
 # Imported on first use: an estimate does not need them.
 _LAZY = {"allocator": ("metatensor.analysis.allocator", ""), "calibrate": ("metatensor.analysis.calibration", "calibrate"),

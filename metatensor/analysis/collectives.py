@@ -92,8 +92,8 @@ def collective_time(kind: str, bytes: int, group: Iterable[int], over: Topology 
     >>> time = collective_time("all_gather", 2**30, range(8), "8xH100")
     >>> time.algorithm, time.protocol, round(time.seconds * 1e3, 2)  # 7/8 GiB over 371 GB/s
     ('ring', 'Simple', 2.57)
-    >>> collective_time("all_reduce", 2**30, range(64), "64xH100").algorithm
-    'ring'
+    >>> collective_time("all_reduce", 2**10, range(64), "64xH100").algorithm
+    'tree'
     """
     where = topology(over)
     return route_time(kind, bytes, where.route(tuple(group)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -151,6 +153,23 @@ class Profile:
             category = self._category(number, first, died.get(number))
             made.append(StorageRecord(number, size[number], category, operator, module, line, first, died.get(number)))
         return made
+
+    @cached_property
+    def _collectives(self) -> tuple[list[int], list[int]]:
+        """The numbers of the first and last operators of collectives, in order. Collectives inside of others are left out."""
+        starts: list[int] = []
+        ends: list[int] = []
+        for first, last in sorted(self._attribution.collectives):
+            if not ends or last > ends[-1]:
+                starts.append(first)
+                ends.append(last)
+        return starts, ends
+
+    def _in_collective(self, operator: int) -> bool:
+        """Return whether an operator was called by a collective."""
+        starts, ends = self._collectives
+        i = bisect_right(starts, operator) - 1
+        return i >= 0 and operator <= ends[i]
 
     def timeline(self, by: str | None = None) -> list[tuple[int, int]] | list[tuple[int, dict[str, int]]]:
         """Return what is alive after each event of the run, as pairs of the operator's number and bytes.
@@ -341,7 +360,7 @@ class Profile:
         if known is not None:
             return known
         birth = self.events[born]
-        if any(first <= birth.operator <= last for first, last in self._attribution.collectives):
+        if self._in_collective(birth.operator):
             return "communication"
         death = None if died is None else self.events[died]
         for first, last in self._steps:
@@ -365,6 +384,7 @@ class _Run:
         self.steps: list[tuple[int, int]] = []
         self.inputs = list(tensors_in((args, kwargs)))
         self._optimizers: dict[int, Any] = {}
+        self._thread = threading.get_ident()
         self.follower = Follower(self.attribution, self.met)
         self._exits = ExitStack()
 
@@ -393,12 +413,16 @@ class _Run:
         return len(self.paths) - 1
 
     def _begin(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
         self._optimizers[id(optimizer)] = optimizer
         self.follower.outer.clear()  # checkpointing may have ended a forward pass early, without calling the hook
         self.attribution.module = 0
         self.steps.append((self.log.first_operator + len(self.attribution), 1 << 62))
 
     def _end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
         self.steps[-1] = (self.steps[-1][0], self.log.first_operator + len(self.attribution))
 
     def _parameter_groups(self) -> list[Any]:

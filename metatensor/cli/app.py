@@ -28,6 +28,7 @@ OWN = {
     "plan": "Plan how a model is used: an inference server, or a placement on unequal devices.",
     "profiles": "List figures of accelerators: memory, bandwidth, rates, links, with sources.",
     "run": "Run a script written for PyTorch, with metatensor in place of PyTorch, a program or an ONNX model.",
+    "topologies": "List systems of several devices, or predict collectives over links such as those of 64xH100.",
     "trace": "Write a model's calls of operators to a file that can be run without the model's source.",
 }
 """Short help of the built-in commands by name. Each command is in the module with the same name."""

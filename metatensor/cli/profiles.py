@@ -13,7 +13,7 @@ from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import text
 from metatensor.cli.terminal import Terminal
 
-__all__ = ["command"]
+__all__ = ["command", "print_figures"]
 
 UNKNOWN = "unknown"
 
@@ -66,19 +66,24 @@ def _show(profile: Any, as_json: bool) -> None:
         lines.append(profile.note)
     for line in lines:
         click.echo(printable(line))
+    missing = [key for key, value in (("memory.capacity", profile.memory), ("memory.bandwidth", profile.memory_bandwidth)) if value is None]
+    print_figures(profile.figures, missing)
+
+
+def print_figures(figures: Any, missing: Any = ()) -> None:
+    """Print a table of figures by name, and their sources."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("figure", "value", "source"):
         table.add_column(heading, overflow="fold", justify="right" if heading == "value" else "left")
     urls: dict[str, int] = {}
     sources: dict[int, Any] = {}
-    for key, figure in profile.figures.items():
+    for key, figure in figures.items():
         number = urls.setdefault(figure.source.url or figure.source.title, len(urls) + 1)
         sources[number] = figure.source
         remark = "; ".join(filter(None, ("estimate" if figure.estimate else "", figure.note or "")))
         table.add_row(text(key), text(figure.text), text(f"[{number}]" + (f" ({remark})" if remark else "")))
-    for key, missing in (("memory.capacity", profile.memory), ("memory.bandwidth", profile.memory_bandwidth)):
-        if missing is None:
-            table.add_row(key, UNKNOWN, "")
+    for key in missing:
+        table.add_row(key, UNKNOWN, "")
     terminal = Terminal(wide=120)
     terminal.print(table)
     for number, source in sources.items():

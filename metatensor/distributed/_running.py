@@ -126,13 +126,13 @@ def run(
         raise NotImplementedError(
             f"torch.distributed: {kind} in a group of {len(group.ranks)} ranks cannot be traced, because programs contain only operators"
         )
-    log(kind, group, tensor, nbytes, detail, async_op)
+    waited = log(kind, group, tensor, nbytes, detail, async_op)
     staged = Staged()
     with Collective(), mt.no_grad():
         communicator = group.communicator("" if tensor is None else place_of(tensor))
         check_agreement(kind, tensor, detail, group, communicator)
         part = start(communicator, staged)
-    work = PendingWork([part], staged.finish, result)
+    work = PendingWork([part], staged.finish if waited is None else _both(waited, staged.finish), result)
     for manager in reversed(current_world().coalescing):
         if manager.takes(group):
             manager.works.append(work)
@@ -141,3 +141,13 @@ def run(
         return work
     work.wait()
     return None
+
+
+def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that calls both."""
+
+    def both() -> None:
+        first()
+        second()
+
+    return both

@@ -49,12 +49,16 @@ class World:
         """The connections by name of the backend."""
         self.logs: list[Any] = []
         """The active `CommunicationLog`s."""
+        self.ahead = False
+        """Whether operations are called inside of `ahead_of_operators`."""
         self.coalescing: list[Any] = []
         """The active coalescing managers, the innermost one last."""
         self.observations: list[Callable[[int], Any]] | None = None
         """What the program has learned about its rank, if that is recorded: functions of the rank."""
         self.rank = 0
         """The rank in the world, where observations are recorded."""
+        self.repeated = False
+        """True if another rank has run the same program, and only the communication of this one is compared with its."""
 
     def clear(self) -> None:
         """Forget all groups and close the connections."""

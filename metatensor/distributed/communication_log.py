@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from metatensor._core.source_locations import running_line
 from metatensor.distributed._world import current_world
 
-__all__ = ["Communication", "CommunicationLog", "user_line"]
+__all__ = ["Communication", "CommunicationLog", "ahead_of_operators", "user_line"]
 
 
 class Communication(NamedTuple):
@@ -38,6 +39,8 @@ class Communication(NamedTuple):
     """True if the operation returned a `Work`."""
     line: str
     """``file:line`` of the user code that called it, or empty."""
+    ahead: bool = False
+    """True if it may begin before earlier operators have run, see `ahead_of_operators`."""
 
     def what(self) -> tuple[str, int, tuple[int, ...], str, str]:
         """Return kind, bytes, group, detail and dtype: what is the same on every engine that runs the same program."""
@@ -90,6 +93,16 @@ class CommunicationLog:
         if self in logs:
             logs.remove(self)
 
+    def add(self, entry: Communication) -> None:
+        """Add an operation that begins. Subclasses may do more."""
+        self.entries.append(entry)
+
+    def waited(self, order: int) -> None:
+        """Called when the rank has waited for the operation with this `Communication.order`, or has found it completed.
+
+        Subclasses may use it.
+        """
+
     def __len__(self) -> int:
         return len(self.entries)
 
@@ -117,22 +130,49 @@ class CommunicationLog:
         return f"<CommunicationLog of {len(self.entries)} operations>"
 
 
+@contextmanager
+def ahead_of_operators() -> Iterator[None]:
+    """Mark the operations that are called inside as ones that need not wait for operators that were called before.
+
+    A program calls operators and operations faster than a device runs them. An operation of a stream of its own, whose
+    tensors earlier operators do not write, such as the gathering of a layer's parameters, therefore begins while these operators still
+    run. `metatensor.analysis.profile_ranks` lets it begin as soon as the rank has waited for the group's operation before it; nothing
+    else depends on the mark.
+    """
+    world = current_world()
+    before, world.ahead = world.ahead, True
+    try:
+        yield
+    finally:
+        world.ahead = before
+
+
 def user_line() -> str:
     """Return ``file:line`` of the running user code, or an empty string."""
     found = running_line(sys._getframe(1))
     return "" if found is None else f"{found[0]}:{found[1]}"
 
 
-def log(kind: str, group: Any, tensor: Any, nbytes: int, detail: str, asynchronous: bool) -> None:
-    """Add an operation of the current rank to its active logs."""
-    logs = current_world().logs
+def log(kind: str, group: Any, tensor: Any, nbytes: int, detail: str, asynchronous: bool) -> Callable[[], None] | None:
+    """Add an operation of the current rank to its active logs. Return a function that tells them that it was waited for.
+
+    Return None if there is no log.
+    """
+    logs = list(current_world().logs)
     if not logs:
-        return
+        return None
     line = user_line()
     known = tensor is not None
+    orders = [len(one.entries) for one in logs]
     for one in logs:
-        one.entries.append(Communication(
+        one.add(Communication(
             len(one.entries), kind, nbytes, group.ranks, group.ranks[group._rank], detail,
             str(tensor.dtype).rpartition(".")[2] if known else "", tuple(tensor.shape) if known else (),
-            tensor.device.type if known else "", asynchronous, line,
+            tensor.device.type if known else "", asynchronous, line, current_world().ahead,
         ))  # fmt: skip
+
+    def waited() -> None:
+        for one, order in zip(logs, orders, strict=True):
+            one.waited(order)
+
+    return waited

@@ -76,6 +76,8 @@ class DeviceMesh:
         self._root = self if _root is None else _root
         self._flattened: dict[str, DeviceMesh] = {}
         self._sliced: dict[tuple[str, ...], DeviceMesh] = {}
+        self._cut_from: tuple[DeviceMesh, list[int]] | None = None
+        """The mesh that this one was sliced from, and its dimensions there."""
         self._groups: list[Any] | None = None
         self._specs: dict[Any, Any] = {}
         """The interned `DTensorSpec`s of this mesh."""
@@ -165,6 +167,7 @@ class DeviceMesh:
             self.device_type, _Array(shape, tuple(self._ranks[one] for one in chosen)), mesh_dim_names=names, _root=self._root
         )
         made._groups = [self._make_groups()[dim] for dim in dims]
+        made._cut_from = self, dims
         return made
 
     def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
@@ -182,6 +185,7 @@ class DeviceMesh:
         made = DeviceMesh(self.device_type, _Array((len(self._ranks),), self._ranks), mesh_dim_names=(name,), _root=root)
         made._groups = self._make_groups() if self.ndim == 1 else None
         made._make_groups()
+        made._cut_from = _Flat(self), [0]  # type: ignore[assignment]
         root._flattened[name] = made
         return made
 
@@ -223,8 +227,17 @@ class DeviceMesh:
         return _group.get_rank()
 
     def _place_of(self, rank: int) -> tuple[int, ...] | None:
-        """Return the index of a rank along each dimension, or None if it is not in the mesh."""
-        return _unravel(self._ranks.index(rank), self._shape) if rank in self._ranks else None
+        """Return the index of a rank along each dimension, or None if it is not in the mesh.
+
+        For a sub-mesh, ranks of the other sub-meshes along the same dimensions have the index that they have there.
+        """
+        if rank in self._ranks:
+            return _unravel(self._ranks.index(rank), self._shape)
+        if self._cut_from is None:
+            return None
+        whole, dims = self._cut_from
+        place = whole._place_of(rank)
+        return None if place is None else tuple(place[dim] for dim in dims)
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
         """Return the index of this rank along a dimension. Raise RuntimeError if it is not in the mesh."""
@@ -280,6 +293,16 @@ class DeviceMesh:
         names = self.mesh_dim_names
         sizes = map(str, self._shape) if names is None else (f"{name}={size}" for name, size in zip(names, self._shape))
         return f"DeviceMesh(({', '.join(sizes)}), {self.device_type!r})"
+
+
+class _Flat(NamedTuple):
+    """A mesh seen as one dimension."""
+
+    mesh: DeviceMesh
+
+    def _place_of(self, rank: int) -> tuple[int] | None:
+        place = self.mesh._place_of(rank)
+        return None if place is None else (sum(index * step for index, step in zip(place, _strides(self.mesh.shape))),)
 
 
 def _rebuild(device_type: str, shape: tuple[int, ...], ranks: tuple[int, ...], names: tuple[str, ...] | None) -> DeviceMesh:

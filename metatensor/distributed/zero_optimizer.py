@@ -8,6 +8,7 @@ from typing import Any
 from metatensor.distributed import _collectives
 from metatensor.distributed._group import the_group
 from metatensor.distributed._objects import gather_object
+from metatensor.distributed._world import observed
 from metatensor.distributed.work import PendingWork
 from metatensor.optim.optimizer import Optimizer
 
@@ -67,7 +68,9 @@ class ZeroRedundancyOptimizer(Optimizer):
     def _build(self) -> None:
         """Divide the parameters, and make the optimizer of this rank's part."""
         group = self.process_group
-        self._parts = self._divided(group.size())
+        parts = self._parts = self._divided(group.size())
+        place_of = group._rank_of
+        observed(lambda rank: _shapes(parts[place_of(rank)]) if place_of(rank) >= 0 else None)
         mine = [
             {key: value for key, value in given.items() if key != "params"} | {"params": part}
             for given, part in zip(self.param_groups, self._parts[group._rank])
@@ -160,3 +163,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         self._copy_settings(self.optim.param_groups, self.param_groups)
         self._states = None
 
+
+def _shapes(part: list[list[Any]]) -> list[list[tuple[int, ...]]]:
+    """Return the shapes of the parameters of a rank."""
+    return [[tuple(one.shape) for one in group] for group in part]

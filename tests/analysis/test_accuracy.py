@@ -11,7 +11,7 @@ from metatensor.analysis.accuracy import band, bands
 
 ROOT = Path(__file__).parents[2]
 compare = pytest.importorskip("benchmarks.published.compare", reason="needs the folder benchmarks")
-KINDS = {"states", "peak", "inference memory", "FLOPs", "time", "time, accelerator", "time, cpu"}
+KINDS = {"states", "peak", "inference memory", "FLOPs", "time", "time, accelerator", "time, cpu", "time, ranks"}
 KINDS |= {f"training memory, {policy}" for policy in compare.POLICIES}
 
 
@@ -136,3 +136,43 @@ def test_predictions_of_small_runs_by_hand():
     assert found.parameters == p and found.resident == 18 * p + 4 * tensors
     assert held_activations(Layout(**{**vars(layout), "layers": 8, "pipeline": 4}), 0) == [4]
     assert held_activations(Layout(**{**vars(layout), "layers": 8, "pipeline": 4, "virtual": 2}), 3) == [4, 1]
+
+
+def test_time_on_all_ranks_has_the_communication_of_the_layout():
+    """Worked out by hand for a layer over two ranks, sequence parallelism and a distributed optimizer."""
+    ranks = pytest.importorskip("benchmarks.published.ranks")
+    from benchmarks.published.rank import Layout
+
+    layout = Layout(layers=1, hidden=1024, heads=8, ffn=4096, vocabulary=4096, sequence=512, micro_batch=1, tensor=2, gpus=8,
+                    sequence_parallel=True, activation="swiglu", norm="rms", bias=False, positions="rope", tied=False, dropout=0.0,
+                    distributed_optimizer=True)  # fmt: skip
+    (found,) = ranks.timelines(layout, "b200-180gb", 3).values()
+    counts = defaultdict(int)
+    sizes = defaultdict(int)
+    for each in found.operations:
+        key = each.entry.kind, len(each.entry.group)
+        counts[key] += 1
+        sizes[key] += each.entry.bytes
+    stream = 2 * 512 * 1024  # the gathered sequence
+    # Forward: two columns and the head are gathered, two rows and the embedding scattered. Backward: the columns and the head gather
+    # again and scatter the gradients of their inputs; the rows and the embedding gather.
+    assert counts == {
+        ("all_gather", 2): 3 * (3 + 3 + 3), ("reduce_scatter", 2): 3 * (3 + 3), ("reduce_scatter", 4): 1, ("all_gather", 4): 1,
+    }  # fmt: skip
+    assert sizes["all_gather", 2] == 27 * stream and sizes["reduce_scatter", 2] == 18 * stream
+    # Of each rank: q, k, v and their result, gate, up and down over two ranks; embedding and head; norms.
+    elements = 2 * 4096 * 1024 // 2 + 4 * 1024 * 1024 // 2 + 3 * 1024 * 4096 // 2 + 3 * 1024
+    assert sizes["reduce_scatter", 4] == 4 * elements and sizes["all_gather", 4] == 2 * elements
+
+
+def test_pipelines_on_all_ranks_have_the_bubble_of_1f1b():
+    ranks = pytest.importorskip("benchmarks.published.ranks")
+    from benchmarks.published.rank import Layout
+
+    layout = Layout(layers=4, hidden=4096, heads=32, ffn=16384, vocabulary=1024, sequence=4096, micro_batch=1, pipeline=4, gpus=4,
+                    activation="swiglu", norm="rms", bias=False, positions="rope", tied=False, dropout=0.0)  # fmt: skip
+    found = ranks.timelines(layout, "b200-180gb", 8)
+    assert len(found) == 4
+    parts = [(one.compute - one.seconds[-1]) / 8 for one in found.values()]  # the last call is the update
+    first = found[0]
+    assert first.end - first.seconds[-1] == pytest.approx((8 + 4 - 1) * max(parts), rel=0.1)  # m + p - 1 micro-batches, and messages

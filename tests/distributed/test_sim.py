@@ -358,3 +358,19 @@ def test_collectives_are_not_lost_in_traced_programs():
     assert len(sim.run(world(traced), world_size=1)[0].calls) > 0
     with pytest.raises(TypeError, match="expected a tensor, got tuple"):
         sim.run(world(lambda: dist.all_reduce((mt.empty(2, device="meta"),))), world_size=1)
+
+
+def test_ranks_that_differ_only_in_which_sub_mesh_they_have_do_the_same():
+    def shapes():
+        mesh = dist.init_device_mesh("meta", (4, 2, 2), mesh_dim_names=("dp", "pp", "tp"))
+        from metatensor.distributed.tensor import Shard, distribute_tensor
+
+        x = distribute_tensor(mt.empty(8, 6, device="meta"), mesh["tp"], [Shard(0)])
+        flat = distribute_tensor(mt.empty(6, 6, device="meta"), mesh["dp", "tp"]._flatten("both"), [Shard(0)])
+        return tuple(x.to_local().shape), tuple(flat.to_local().shape), mesh["pp"].get_local_rank()
+
+    every = dist.sim.run(shapes, world_size=16)
+    some = dist.sim.run(shapes, world_size=16, ranks="groups")
+    assert list(every) == list(some)
+    # The index along pp is asked for; six rows on eight ranks are uneven; dp and tp alone tell nobody apart.
+    assert some.classes == [[0, 1, 4, 5, 8, 9], [2, 3, 6, 7, 10, 11], [12, 13], [14, 15]]

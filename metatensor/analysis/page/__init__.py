@@ -3,9 +3,9 @@
 The page contains the JSON form of a report (`Report.to_dict`, `TrainingReport.to_dict`, `Profile.to_dict`) and draws everything
 from it. ``head.html`` and ``report.html`` are its frame, ``theme.css`` and ``report.css`` its style. `words` writes its text and
 tables. Of the scripts, ``text.js`` formats figures, ``unpack.js`` runs what is embedded, ``charts.js`` draws charts with Plotly,
-``table.js`` draws the table of modules, and ``main.js`` starts them. Plotly's bundle is embedded in compressed form, because it is
-5 MB; the browser unpacks it. A content security policy forbids all requests. The page of a program's graph,
-`metatensor.analysis.graph`, uses the head, the theme and the first two scripts.
+``table.js`` draws the table of modules, ``ranks.js`` the timeline of ranks, and ``main.js`` starts them. Plotly's bundle is embedded
+in compressed form, because it is 5 MB; the browser unpacks it. A content security policy forbids all requests. The page of a
+program's graph, `metatensor.analysis.graph`, uses the head, the theme and the first two scripts.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from metatensor.analysis.page import words
+from metatensor.analysis.page import rank_words, words
 
 __all__ = ["MissingPlotly", "document", "filled", "json_text", "packed", "part", "plotly", "write"]
 
-SCRIPTS = ("text.js", "unpack.js", "charts.js", "table.js", "main.js")
+SCRIPTS = ("text.js", "unpack.js", "charts.js", "table.js", "ranks.js", "main.js")
 
 
 class MissingPlotly(ImportError):
@@ -77,6 +77,7 @@ def document(data: dict[str, Any]) -> str:
         "facts_per_row": words.facts_per_row(data),
         "peak_tables": words.peak_tables(data),
         "time_table": words.time_table(data),
+        "ranks": rank_words.section(data),
         "notes": words.notes(data),
         "style": part("theme.css") + part("report.css"),
         "scripts": "\n".join(part(name) for name in SCRIPTS),

@@ -4,6 +4,7 @@ function drawCharts() {
   if (profile && profile.chart) drawTimeline();
   drawTreemap();
   drawFlame();
+  drawRanks();
 }
 
 function printing(on) {
@@ -15,6 +16,7 @@ function printing(on) {
 
 async function main() {
   drawTable();
+  startRanks();
   if (!canUnpack) {
     trouble("This browser is too old for the charts: they need Chrome 80, Firefox 113 or Safari 16.4. The figures are complete without them.");
     return;

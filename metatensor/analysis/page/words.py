@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
 from metatensor._core.units import bytes_text, count_text
 from metatensor.analysis.describe import spec_text
+from metatensor.analysis.page import rank_words
+from metatensor.analysis.page.tables import seconds_text, table
 from metatensor.analysis.timeline import DEFAULT_LOSS
 from metatensor.analysis.utilization import CONVENTIONS
 
@@ -41,11 +43,15 @@ _ROWS = 12
 
 def heading(data: dict[str, Any]) -> str:
     """Return the title of the page."""
+    if data["kind"] == "ranks":
+        return f"One step on {data['world_size']:,} devices"
     return f"{data.get('model') or 'Profile'}: {TITLES[data['kind']]}"
 
 
 def subtitle(data: dict[str, Any]) -> str:
     """Return the settings of the run in one line."""
+    if data["kind"] == "ranks":
+        return rank_words.subtitle(data)
     if data["kind"] == "training":
         times = data["grad_accumulation"]
         parts = [f"optimizer {data['optimizer']}", f"precision {data['precision']}", f"recompute {data['recompute']}",
@@ -75,8 +81,14 @@ def _source(line: str, profile: dict[str, Any]) -> str:
 def headline(data: dict[str, Any]) -> str:
     """Describe the peak and where it was reached."""
     profile = profile_of(data)
-    if profile is None:
-        return _headline_without_timeline(data)
+    if data["kind"] == "ranks":
+        first = rank_words.headline(data)
+        return first if profile is None else f"{first}<p>{rank_words.worst(data)} most memory:</p>{_peak(profile)}"
+    return _headline_without_timeline(data) if profile is None else _peak(profile)
+
+
+def _peak(profile: dict[str, Any]) -> str:
+    """Describe the peak of one device and where it was reached."""
     if profile["peak_phase"] is None:
         return f'<p class="peak"><strong>{bytes_text(profile["peak"])}</strong> all the time: the run made no tensors.</p>'
     operator, module, line, phase = (profile[f"peak_{name}"] for name in ("operator", "module", "line", "phase"))
@@ -146,16 +158,6 @@ def _headline_without_timeline(data: dict[str, Any]) -> str:
 # Figures ---------------------------------------------------------------------------------------------------
 
 
-def seconds_text(value: float | None) -> str:
-    """Return a time in a suitable unit; ``unknown`` for None."""
-    if value is None:
-        return "unknown"
-    for unit, factor in (("s", 1.0), ("ms", 1e3)):
-        if value * factor >= 1:
-            return f"{value * factor:.4g} {unit}"
-    return f"{value * 1e6:.3g} µs"
-
-
 def facts(data: dict[str, Any]) -> str:
     """Return the main figures as a list of labels and values."""
     rows: list[tuple[str, str, str]] = []
@@ -171,6 +173,8 @@ def facts(data: dict[str, Any]) -> str:
         rows.append(("parameters", count_text(data["parameters"]), bytes_text(data["parameter_bytes"])))
         rows.append(("activations", bytes_text(data["peak_activation"]["bytes"]), "at their peak"))
         rows.append(("FLOPs", _flops(data), f"{len(data['flops_gaps'])} operators without a rule" if data["flops_gaps"] else ""))
+    elif data["kind"] == "ranks":
+        rows += rank_words.facts(data)
     else:
         rows.append(("made by the run", bytes_text(data["made_peak"]), "at the peak"))
         rows.append(("existed before", bytes_text(sum(data["resident"].values())), ""))
@@ -180,7 +184,7 @@ def facts(data: dict[str, Any]) -> str:
         mfu = "unknown" if time["mfu"] is None else f"{time['mfu']:.1%}" if time["mfu"] >= 0.0005 else "<0.1%"
         rows.append(("MFU", mfu, f"convention {time['convention']}"))
     device = data.get("device")
-    if device is not None:
+    if device is not None and data["total_bytes"] is not None:
         memory, needed = device["memory"], data["total_bytes"]
         text = "unknown" if memory is None else "yes" if memory >= needed else "no"
         note = "its memory is unknown" if memory is None else _difference(memory, needed)
@@ -244,7 +248,7 @@ def peak_tables(data: dict[str, Any]) -> str:
     alive, more = profile["alive_at_peak"], profile["alive_at_peak_others"]["count"]
     if alive:
         title = f"The largest of {len(alive) + more:,} storages that the run had made, equal ones in one row"
-        made.append(_table(title, ("size", "storages", "category", "operator", "module", "line"), _groups(alive, profile["directory"])))
+        made.append(table(title, ("size", "storages", "category", "operator", "module", "line"), _groups(alive, profile["directory"])))
     return "".join(made)
 
 
@@ -287,13 +291,6 @@ def _bars(title: str, label: str, rows: Iterable[tuple[str, int]], total: int) -
             f"<tbody>{''.join(cells)}</tbody></table>")  # fmt: skip
 
 
-def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in headings)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return (f'<div class="wide" tabindex="0" role="region" aria-label="{escape(title)}"><table><caption>{escape(title)}</caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")  # fmt: skip
-
-
 def time_table(data: dict[str, Any]) -> str:
     """Return the predicted time by operator."""
     time = data.get("time")
@@ -305,7 +302,7 @@ def time_table(data: dict[str, Any]) -> str:
     rows += [(name, seconds_text(value)) for name, value in found[:_ROWS] if value]
     if found[_ROWS:]:
         rows.append((f"{len(found[_ROWS:])} other operators", seconds_text(sum(value for _, value in found[_ROWS:]))))
-    return _table(f"Predicted time on {time['device']}", ("phase or operator", "time"), rows)
+    return table(f"Predicted time on {time['device']}", ("phase or operator", "time"), rows)
 
 
 def notes(data: dict[str, Any]) -> str:
@@ -329,6 +326,8 @@ def notes(data: dict[str, Any]) -> str:
         unknown = time["spans"].get("unknown_calls") if time["spans"] else 0
         if unknown:
             found.append(f"The time of {unknown} calls is unknown; the chart leaves them out.")
+    if data["kind"] == "ranks":
+        found += [f"{note[:1].upper()}{note[1:]}." for note in data["notes"]]
     if data.get("without_gradient"):
         found.append(f"No gradient: {', '.join(data['without_gradient'][:20])}.")
     return "".join(f"<li>{escape(text)}</li>" for text in found)

@@ -30,10 +30,12 @@ def run_classes(
     while left:
         first = left[0]
         result, log, observations = _run_alone(function, first, world_size, timeout)
-        values = [value_of(first) for value_of in observations]
-        alike = [rank for rank in left if all(value_of(rank) == value for value_of, value in zip(observations, values))]
+        alike = left
+        for value_of in _distinct(observations):
+            value = value_of(first)
+            alike = [rank for rank in alike if value_of(rank) == value]
         if len(alike) > 1:
-            _compare(first, log, alike[-1], _run_alone(function, alike[-1], world_size, timeout)[1])
+            _compare(first, log, alike[-1], _run_alone(function, alike[-1], world_size, timeout, repeated=True)[1])
         for rank in alike:
             results[rank], logs[rank] = result, log
         classes.append(alike)
@@ -42,16 +44,37 @@ def run_classes(
 
 
 def _run_alone(
-    function: Callable[[], Any], rank: int, world_size: int, timeout: float | None
+    function: Callable[[], Any], rank: int, world_size: int, timeout: float | None, repeated: bool = False
 ) -> tuple[Any, CommunicationLog, list[Callable[[int], Any]]]:
     """Run one rank. Return its result, its log, and what it learned about its rank."""
     world, log = World(), CommunicationLog()
     world.launch = Launch(SingleConnection(rank, world_size))
-    world.rank, world.observations = rank, []
+    world.rank, world.observations, world.repeated = rank, [], repeated
     world.logs.append(log)
     one = Rank(rank, world)
     Scheduler([one], lambda waiting: "", timeout).run(lambda _: function())
     return one.result, log, world.observations
+
+
+def _distinct(observations: list[Callable[[int], Any]]) -> list[Callable[[int], Any]]:
+    """Return the functions without those that do the same as another one: the same code on the same objects."""
+    found: dict[Any, Callable[[int], Any]] = {}
+    for value_of in observations:
+        key: Any = value_of
+        code = getattr(value_of, "__code__", None)
+        if code is not None:
+            cells = [cell.cell_contents for cell in getattr(value_of, "__closure__", None) or ()]
+            key = code, id(getattr(value_of, "__self__", None)), value_of.__defaults__, *map(_as_key, cells)  # type: ignore[attr-defined]
+        try:
+            found.setdefault(key, value_of)
+        except TypeError:  # not hashable
+            found[id(value_of)] = value_of
+    return list(found.values())
+
+
+def _as_key(value: Any) -> Any:
+    """Return an object that is equal for equal values; lists become tuples."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _compare(first: int, log: CommunicationLog, last: int, other: CommunicationLog) -> None:
