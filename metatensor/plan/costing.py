@@ -13,7 +13,7 @@ from metatensor.devices.topologies import Topology
 from metatensor.distributed.tensor import init_device_mesh
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged
-from metatensor.plan.blocks import Block, Given, blocks_of, check_blocks
+from metatensor.plan.blocks import Block, Given, NoBlocks, blocks_of, check_blocks
 from metatensor.plan.layouts import Degrees, Layout
 from metatensor.plan.measuring import PartCost, measure_around, measure_block
 
@@ -72,11 +72,16 @@ class Coster:
         self.equal = equal
         self.state_bytes, self.master_bytes, self.gradient_bytes = state_bytes, master_bytes, gradient_bytes
         self.kinds: list[Block]
-        self.kinds, self.order = blocks_of(model)
-        self.paths = [path for block in self.kinds for path in block.paths]
-        self.itemsize = max((p.element_size() for p in model.parameters()), default=4)
         self.remarks: dict[str, None] = {}
         self._given: dict[int, dict[str, Given]] = {}
+        try:
+            self.kinds, self.order = blocks_of(model)
+            self.paths = [path for block in self.kinds for path in block.paths]
+            self.given(1)
+        except NoBlocks as error:
+            self.kinds, self.order, self.paths, self._given = [], [], [], {}
+            self.remarks[f"the model is planned as one part, without stages and recomputation: {error}"] = None
+        self.itemsize = max((p.element_size() for p in model.parameters()), default=4)
         self._blocks: dict[Any, Timed | str] = {}
         self._arranged: dict[Any, Arranged | None] = {}
         self._around: dict[Any, tuple[Timed, Timed] | str] = {}
@@ -93,7 +98,7 @@ class Coster:
         """Return the arguments of each block for a micro-batch."""
         if batch not in self._given:
             args, kwargs = self.arguments(batch)
-            self._given[batch] = check_blocks(self.model, self.paths, args, kwargs)
+            self._given[batch] = check_blocks(self.model, self.paths, args, kwargs) if self.paths else {}
         return self._given[batch]
 
     def mesh(self, tensor: int) -> Any:
@@ -168,6 +173,8 @@ class Coster:
 
     def stages(self, degrees: Degrees) -> list[list[int]]:
         """Return the kinds of the blocks of each stage: contiguous runs such that the slowest stage is as fast as possible."""
+        if not self.order:
+            return [[]]
         key = replace(degrees, data=1, shard=0)
         if key not in self._stages:
             before, behind = self.around(degrees)

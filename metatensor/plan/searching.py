@@ -131,7 +131,8 @@ def search(
     Parameters
     ----------
     model : nn.Module
-        The model, on meta, with a list of repeated layers, each of which returns a tensor like its first one.
+        The model, on meta. It should have a list of repeated layers, each of which returns a tensor like its first one; without,
+        it is planned as one part.
     *inputs, **kwargs
         Its arguments, on meta. The first size is the batch, and is changed to that of a micro-batch.
     devices : str or Topology
@@ -194,7 +195,7 @@ def search(
                         _state_bytes(optimizer, way.masters or way.weights), masters, gradient.itemsize, stages == "equal")  # fmt: skip
         plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, precision, [], [])
         sizes = _Sizes(where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches)
-        for degrees in candidates(sizes, shard, recompute, sequence):
+        for degrees in candidates(sizes, shard, recompute if coster.order else ["none"], sequence if coster.order else [False]):
             try:
                 layout = coster.layout(degrees, global_batch)
             except Impossible as error:
@@ -242,7 +243,7 @@ def candidates(sizes: _Sizes, shard: Sequence[int], recompute: Sequence[str], se
         if sizes.devices % tensor:
             continue
         for pipeline in sizes.pipeline or _divisors(sizes.devices // tensor):
-            if sizes.devices // tensor % pipeline or pipeline > sizes.blocks:
+            if sizes.devices // tensor % pipeline or pipeline > max(sizes.blocks, 1):
                 continue
             data = sizes.devices // tensor // pipeline
             for micro in sizes.micro_batches or (1, 2, 4, 8):

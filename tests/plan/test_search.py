@@ -177,7 +177,6 @@ class Growing(Layer):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"model": nn.Linear(4, 4, device="meta")}, "no list of at least two layers"),
     ({"precision": "bf17"}, "precision 'bf17' is unknown; there are fp32"),
     ({"global_batch": 0}, "global_batch must be at least 1"),
     ({"recompute": ["some"]}, "recompute 'some' is unknown"),
@@ -191,9 +190,18 @@ def test_errors(options, message):
         search(**options)
 
 
+def test_a_model_without_blocks_is_one_part():
+    with mt.device("meta"):
+        growing, single, x = Decoder(layer=Growing), nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64)), mt.empty(1, 64)
+    plan = mt.plan.search(growing, tokens(), devices="8xH100", global_batch=64)
+    assert plan.fits and "turns [1, 128, 256] into [1, 256, 256]" in plan.remarks[0]
+    plan = mt.plan.search(single, x, devices="8xH100", global_batch=64)
+    assert plan.fits and all(one.degrees.pipeline == 1 and one.degrees.recompute == "none" for one in plan.layouts)
+    numel = sum(p.numel() for p in single.parameters())
+    assert of(plan, data=8).memory[0]["optimizer"] == 8 * numel and of(plan, data=8, shard=1).memory[0]["optimizer"] == numel
+
+
 def test_errors_of_models():
-    with pytest.raises(ValueError, match="turns .* into"), mt.device("meta"):
-        search(Decoder(layer=Growing))
     with pytest.raises(ValueError, match="is on cpu; use a copy"):
         search(Decoder().to("cpu"))
     with pytest.raises(ValueError, match="must be a module"):
