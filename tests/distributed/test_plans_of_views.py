@@ -70,3 +70,11 @@ def test_a_view_has_the_values_of_the_whole():
         return y.placements, mt.equal(y.full_tensor(), x.view(2, 3, 4, 2))
 
     assert set(distributed.sim.run(run, world_size=4)) == {((Shard(2),), True)}
+
+
+def test_parts_that_were_moved_are_laid_out_like_the_whole(mesh):
+    x = spread(mesh, Shard(2), 2, 16, 8, 32).transpose(1, 2)  # heads are cut, and are not the slowest but one in memory
+    y = x.sort(dim=1).values  # needs all heads
+    order = sorted(range(4), key=lambda dim: -y.stride(dim))
+    assert order == sorted(range(4), key=lambda dim: -y._local_tensor.stride(dim)) == [0, 2, 1, 3]
+    assert y.transpose(1, 2).reshape(2, 16, 256).shape == (2, 16, 256)
