@@ -59,8 +59,9 @@ $(VENV_TORCH)/.ready: $(DECLARED)
 	@touch $@
 
 # --no-deps, because PyTorch must not be installed here.
-$(VENV_LIBS)/.ready: $(DECLARED) tests/libraries/requirements.txt
+$(VENV_LIBS)/.ready: $(DECLARED) tests/libraries/requirements.txt tests/interop/requirements.txt
 	$(call editable,$(VENV_LIBS))
+	$(VENV_LIBS)/$(PIP) -r tests/interop/requirements.txt
 	$(VENV_LIBS)/$(PIP) --no-deps -r tests/libraries/requirements.txt
 	@touch $@
 

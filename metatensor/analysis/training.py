@@ -301,6 +301,8 @@ def estimate_training(
 
     Raises
     ------
+    TypeError
+        If `loss` is not callable.
     ValueError
         If a parameter or buffer is not on meta, no parameter requires grad, or an option has an invalid value.
     RuntimeError
@@ -317,6 +319,8 @@ def estimate_training(
     >>> report.forward_flops, report.backward_flops
     (33554432, 50331648)
     """
+    if loss is not None and not callable(loss):
+        raise TypeError(f"estimate_training: loss must be callable, got {type(loss).__name__}")
     if grad_accumulation < 1:
         raise ValueError(f"estimate_training: grad_accumulation must be at least 1, got {grad_accumulation}")
     if convention not in CONVENTIONS:

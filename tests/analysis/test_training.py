@@ -208,6 +208,12 @@ def test_micro_batches():
         estimate_training(model, x, grad_accumulation=0)
 
 
+def test_a_loss_is_a_function():
+    model, x = layers()
+    with pytest.raises(TypeError, match="loss must be callable, got str"):
+        estimate_training(model, x, loss="sum")
+
+
 def test_optimizers_by_name():
     model, x = layers()
     assert estimate_training(model, x, optimizer="sgd").optimizer_bytes == 0

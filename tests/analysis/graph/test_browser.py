@@ -8,6 +8,8 @@ import metatensor as mt
 from browsing import PHONE, opened, until
 from metatensor import nn
 
+pytestmark = pytest.mark.slow   # about a second each, spent in the browser
+
 WIDE = {"viewport": {"width": 1300, "height": 850}}
 
 
@@ -322,7 +324,6 @@ def test_small_programs(browser, tmp_path, name):
         page.click("#fold-all")
 
 
-@pytest.mark.slow
 def test_ten_thousand_calls(browser, tmp_path):
     class Layer(nn.Module):
         def __init__(self):

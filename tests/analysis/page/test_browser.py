@@ -8,6 +8,8 @@ import metatensor as mt
 from browsing import PHONE, opened, until
 from metatensor.analysis import estimate
 
+pytestmark = pytest.mark.slow   # about a second each, spent in the browser
+
 
 @pytest.fixture(scope="module")
 def files(browser, training, inference, tmp_path_factory):
