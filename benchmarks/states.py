@@ -46,7 +46,7 @@ def model_of(kind: str, **changes: object) -> object:
     """Return a small random causal language model of a kind, with values."""
     plain = transformers.AutoConfig.for_model(kind)
     known = {name: value for name, value in SMALL.items() if hasattr(plain, name) or name in getattr(plain, "attribute_map", {})}
-    if plain.pad_token_id is None:
+    if getattr(plain, "pad_token_id", None) is None:
         known.pop("pad_token_id", None)
     if "qk_rope_head_dim" in known:  # keys are compressed, and its heads have sizes of their own
         known |= {"num_key_value_heads": 4, "head_dim": known["qk_rope_head_dim"]}

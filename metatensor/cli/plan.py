@@ -115,9 +115,11 @@ def _planned(request: Request, model: Any, devices: str, where: tuple[str, ...],
 
 
 def _checkpoint_of(target: str) -> str | None:
-    """Return the folder of a ``config.json`` if it has a checkpoint too."""
+    """Return the checkpoint in the folder of a ``config.json``, or a GGUF file itself, else None."""
     from metatensor.checkpoint.sharded import file_in
 
+    if target.endswith(".gguf"):
+        return target
     config = config_in(target)
     if config is None or target.endswith(".json"):
         return None

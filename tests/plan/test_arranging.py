@@ -11,7 +11,7 @@ from plan.transformers_like import Layer
 
 WIDTH, LENGTH = 256, 128
 ACTIVATION = 2 * LENGTH * WIDTH * 2
-MEGATRON = {"q.weight": 0, "k.weight": 0, "v.weight": 0, "o.weight": 1, "up.weight": 0, "down.weight": 1}
+MEGATRON = {**{f"attention.{name}.weight": 0 for name in "qkv"}, "attention.o.weight": 1, "up.weight": 0, "down.weight": 1}
 
 
 @pytest.fixture
