@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from metatensor.checkpoint.errors import CheckpointError, printable
-from metatensor.cli.configs import config_in
+from metatensor.cli.configs import config_in, without_cache
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.inputs import dtype_named
 from metatensor.cli.plan_inputs import Arguments, arguments_of, fail, made_model, numbers
@@ -16,12 +16,15 @@ from metatensor.cli.plan_training import TRAINING, plan_training, train_options
 from metatensor.cli.request import Request, model_options
 from metatensor.cli.sizes import Size, parse_bytes, parse_share
 from metatensor.cli.terminal import output_on_stderr
+from metatensor.cli.training_options import loss_of
 
 __all__ = ["command"]
 
 KINDS = {
     **dict.fromkeys(("cache_dtype", "block", "chunk", "batches", "utilization"), ("serve",)), "max_memory": ("serve", "train"),
-    **dict.fromkeys(("batch", "disk_bandwidth"), ("neither",)), "weights": ("serve", "neither"), **dict.fromkeys(TRAINING, ("train",)),
+    **dict.fromkeys(("batch", "disk_bandwidth", "lora"), ("neither",)), "weights": ("serve", "neither"),
+    **dict.fromkeys(TRAINING, ("train",)),
+    **dict.fromkeys(("loss", "optimizer", "recompute"), ("train", "lora")),
 }  # fmt: skip
 """The plans in which an option means something."""
 
@@ -44,6 +47,8 @@ KINDS = {
 @click.option("--batches", metavar="LIST", help='With --serve: numbers of sequences in the table, such as "1,8,64".')
 @click.option("--utilization", type=Size(parse_share), metavar="SHARE", help="With --serve: used part of the memory [default: 0.9].")
 @click.option("--max-memory", type=Size(parse_bytes), metavar="SIZE", help="With --serve or --train: bytes of a device to use.")
+@click.option("--lora", metavar="RANK[:PATTERN]", help="Without --serve and --train: place a step of LoRA training (--loss, --optimizer, "
+              "--recompute) instead of a decode step.")
 @train_options
 @click.option("--weights", metavar="CHECKPOINT", help="A checkpoint whose header says what the weights take [default: that of the folder].")
 @click.option("--where", metavar="SIZES", multiple=True, help='The values of other named sizes in inputs: "h in 224".')
@@ -68,8 +73,10 @@ def command(request: Request, devices: str, serve: bool, train: bool, as_json: b
     if serve and train:
         raise click.UsageError("--serve and --train are different plans; give one of them")
     kind = "train" if train else "serve" if serve else "neither"
+    if "loss" in given and not train and "lora" in given:
+        given["loss"] = loss_of(given["loss"], request.torch)
     for name in given:
-        if name in KINDS and kind not in KINDS[name]:
+        if name in KINDS and kind not in KINDS[name] and not ("lora" in KINDS[name] and kind == "neither" and "lora" in given):
             wanted = " or ".join(f"--{one}" for one in KINDS[name] if one != "neither")
             why = f"needs {wanted}" if wanted and kind == "neither" else f"does not go with --{kind}"
             raise click.UsageError(f"--{name.replace('_', '-')} {why}")
@@ -101,14 +108,18 @@ def _planned(request: Request, model: Any, devices: str, where: tuple[str, ...],
     given.setdefault("weights", _checkpoint_of(request.target))
     if serving:
         given.setdefault("context", 8192)
-    arguments = last_logits(model, arguments_of(request.texts or ("int64[batch,sequence]",), where))
+    arguments = arguments_of(request.texts or ("int64[batch,sequence]",), where)
+    if "lora" in given:
+        model = without_cache(model)
+    else:
+        arguments = last_logits(model, arguments)
     try:
         with output_on_stderr():
             return (plan.serve if serving else plan.device_map)(model, devices=devices, arguments=arguments, **given)
     except (plan.DeviceError, CheckpointError):
         raise
     except (Exception, SystemExit) as error:
-        if str(error).startswith(("serve: ", "device_map: ")):
+        if str(error).startswith(("serve: ", "device_map: ", "estimate_training: ")):
             text = printable(str(error).partition(": ")[2])
             raise click.UsageError(text) if isinstance(error, ValueError) else click.ClickException(text) from None
         fail(request, error)

@@ -11,6 +11,7 @@ from metatensor.analysis.calls import Call
 from metatensor.analysis.recomputation import repeated_layers
 from metatensor.analysis.timing import predict
 from metatensor.nn.modules.module import Module
+from metatensor.plan.adapting import lora_step
 from metatensor.plan.decoding import Arguments, Decoder
 from metatensor.plan.devices import Place, places_of
 from metatensor.plan.weights import StoredWeights
@@ -62,18 +63,20 @@ class DeviceMapPlan:
     places: list[PlaceUse]
     fits: bool
     seconds: float | None
-    """Time of a decode step. None if unknown."""
+    """Time of a step. None if unknown."""
     batch: int
     context: int
     missing: int = 0
     """Bytes by which the model exceeds all places, if it does not fit."""
     advice: str | None = None
     remarks: list[str] = field(default_factory=list)
+    training: bool = False
+    """Whether steps train adapters."""
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Tokens of all sequences."""
-        return self.batch / self.seconds if self.seconds else None
+        """Tokens of all sequences that steps generate, or train on."""
+        return self.batch * (self.context if self.training else 1) / self.seconds if self.seconds else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON types."""
@@ -87,9 +90,10 @@ class DeviceMapPlan:
 
 def device_map(
     model: Any, *, devices: Any, context: int = 2048, batch: int = 1, arguments: Arguments | None = None, feed: Any = None,
-    weights: Any = None, disk_bandwidth: float | None = None,
+    weights: Any = None, disk_bandwidth: float | None = None, lora: str | int | None = None, loss: Any = None, optimizer: Any = "adamw",
+    recompute: str = "none",
 ) -> DeviceMapPlan:  # fmt: skip
-    """Place the parts of a model for inference, such that a decode step is as fast as possible.
+    """Place the parts of a model for inference or LoRA training, such that a step is as fast as possible.
 
     Repeated layers are not divided. Each device runs what it holds. What is in the host's memory or on the disk is loaded to the
     first device when it is needed, as accelerate does it; room for the largest such part is kept there. Parts that follow
@@ -109,6 +113,11 @@ def device_map(
         A checkpoint, whose header says how many bytes the weights have.
     disk_bandwidth : float, optional
         Bytes per second from the disk to the first device. Without it, times with parts on the disk are unknown.
+    lora : str or int, optional
+        Train low-rank adapters, as for `estimate_training`, instead of decoding. The state of a part is then that of its adapters, their
+        gradients, and what it saves for the backward pass; parts that are stored elsewhere are loaded in both passes.
+    loss, optimizer, recompute
+        With ``lora``: as for `estimate_training`.
 
     Returns
     -------
@@ -132,14 +141,19 @@ def device_map(
     places = places_of(devices)
     first = next((place for place in places if place.profile is not None), None)
     with policy(policy_for(None, first.profile if first else None)):
-        decoder, stored = Decoder(model, arguments, feed), StoredWeights(model, weights)
-        state = decoder.by_module(batch, context)
-        recurrent = bool(state)
-        before, tokens = (context - 1, 1) if recurrent and context > 1 else (0, 1 if recurrent else context)
-        calls = stored.charged(decoder.calls(batch, before, tokens))
-        working = decoder.working_peak(batch, before, tokens)
+        stored = StoredWeights(model, weights)
+        if lora is not None:
+            step = lora_step(model, stored, arguments, batch, context, lora, loss, optimizer, recompute)
+            state, calls, working = step.kept, step.calls, step.working
+        else:
+            decoder = Decoder(model, arguments, feed)
+            state = decoder.by_module(batch, context)
+            recurrent = bool(state)
+            before, tokens = (context - 1, 1) if recurrent and context > 1 else (0, 1 if recurrent else context)
+            calls = stored.charged(decoder.calls(batch, before, tokens))
+            working = decoder.working_peak(batch, before, tokens)
     units = units_of(model, stored, state, calls)
-    solver = _Solver(units, working, disk_bandwidth)
+    solver = _Solver(units, working, disk_bandwidth, loads=1 if lora is None else 2)
     found = None
     for usable in _fewer_kinds(places):
         found = solver.best(usable)
@@ -147,6 +161,7 @@ def device_map(
             break
     plan = solver.plan(found, places, type(model).__name__, batch, context)
     plan.remarks += stored.remarks
+    plan.training = lora is not None
     return plan
 
 
@@ -206,7 +221,9 @@ def _holder(path: str, paths: dict[str, str], units: dict[str, Unit]) -> str | N
 class _Solver:
     """Finds the fastest placement of units in contiguous runs."""
 
-    def __init__(self, units: list[Unit], working: int, disk_bandwidth: float | None) -> None:
+    def __init__(self, units: list[Unit], working: int, disk_bandwidth: float | None, loads: int = 1) -> None:
+        self.loads = loads
+        """How many times a step loads a part that is stored elsewhere."""
         self.units, self.working, self.disk_bandwidth = units, working, disk_bandwidth
         self.free = [unit for unit in units if unit.tied_to is None]
         self.loaded_state = 0
@@ -228,7 +245,7 @@ class _Solver:
         rate = link.bandwidth if link is not None else None
         if place.kind == "disk":
             rate = None if self.disk_bandwidth is None else min(self.disk_bandwidth, rate or self.disk_bandwidth)
-        return None if rate is None else seconds + unit.nbytes / rate
+        return None if rate is None else seconds + self.loads * unit.nbytes / rate
 
     def cost(self, unit: Unit, place: Place, main: Place) -> float:
         """Return the time, or where it is unknown, a number that prefers devices to the host and the host to the disk."""

@@ -9,17 +9,17 @@ from typing import Any
 
 import metatensor as mt
 from metatensor import distributed
-from metatensor._core.memory import MemoryTracker
 from metatensor._core.units import bytes_text
 from metatensor.analysis.fit import resized
 from metatensor.analysis.precision import precision_named
-from metatensor.analysis.training import _maker, mean_loss
+from metatensor.analysis.training import mean_loss
 from metatensor.analysis.utilization import batch_of
 from metatensor.devices.topologies import topology as topology_of
 from metatensor.distributed._world import World, use_world
 from metatensor.nn.modules.module import Module
 from metatensor.plan.costing import Coster, Impossible
 from metatensor.plan.layouts import Degrees, Layout, Rejected
+from metatensor.plan.weights import state_bytes
 from metatensor.rules.policies import policy, policy_for
 
 __all__ = ["TrainingPlan", "search"]
@@ -192,7 +192,7 @@ def search(
     gradient = gradient_dtype or gradient
     with _simulated(where.size), policy(policy_for(None, profile)), mt.device("meta"), mt.enable_grad(), way.applied(model) as converted:
         coster = Coster(model.train(), lambda batch: converted(arguments(batch)), _loss(loss), where,
-                        _state_bytes(optimizer, way.masters or way.weights), masters, gradient.itemsize, stages == "equal")  # fmt: skip
+                        state_bytes(optimizer, way.masters or way.weights), masters, gradient.itemsize, stages == "equal")  # fmt: skip
         plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, precision, [], [])
         sizes = _Sizes(where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches)
         for degrees in candidates(sizes, shard, recompute if coster.order else ["none"], sequence if coster.order else [False]):
@@ -308,15 +308,3 @@ def _memory(profile: Any, headroom: float) -> int:
     if not 0 <= headroom < 1:
         raise ValueError(f"search: headroom must be at least 0 and less than 1, got {headroom}")
     return int(memory * (1 - headroom))
-
-
-def _state_bytes(optimizer: Any, dtype: Any) -> float:
-    """Return the bytes that an optimizer keeps for each element of a large matrix."""
-    make = _maker(optimizer, False)
-    p = mt.nn.Parameter(mt.empty(1024, 1024, dtype=dtype, device="meta"))
-    p.grad = mt.empty_like(p)
-    with MemoryTracker() as memory:
-        one = make([p])
-        one.step()
-        kept = memory.current
-    return round(kept / p.numel(), 3)

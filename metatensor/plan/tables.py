@@ -54,7 +54,8 @@ def device_map_text(plan: DeviceMapPlan) -> str:
         lines.append(f"{use.title:<24}{memory:>10}{bytes_text(use.weight_bytes):>10}{bytes_text(use.state_bytes):>10}"
                      f"{bytes_text(use.reserved_bytes):>10}{use.parts:>7}{_seconds(use.seconds):>16}")  # fmt: skip
     rate = plan.tokens_per_second
-    lines += ["", f"a decode step takes {_seconds(plan.seconds)}" + (f": {rate:,.3g} tokens per second" if rate else ""), "", "device_map"]
+    rated = f": {rate:,.3g} tokens per second" if rate else ""
+    lines += ["", f"a {'training' if plan.training else 'decode'} step takes {_seconds(plan.seconds)}{rated}", "", "device_map"]
     lines += [f"    {path!r}: {place!r}" for path, place in plan.device_map.items()]
     return "\n".join([*lines, *(["", *plan.remarks] if plan.remarks else [])])
 

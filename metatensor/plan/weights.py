@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+import metatensor as mt
+from metatensor._core.memory import MemoryTracker
 from metatensor.analysis.calls import Call
 from metatensor.analysis.inventory import Inventory
+from metatensor.analysis.training import _maker
 from metatensor.nn.modules.module import Module
 
-__all__ = ["StoredWeights"]
+__all__ = ["StoredWeights", "state_bytes"]
 
 
 class StoredWeights:
@@ -69,3 +72,15 @@ class StoredWeights:
                 call = call._replace(read=call.read + difference)
             changed.append(call)
         return changed
+
+
+def state_bytes(optimizer: Any, dtype: Any) -> float:
+    """Return the bytes that an optimizer keeps for each element of a large matrix."""
+    make = _maker(optimizer, False)
+    p = mt.nn.Parameter(mt.empty(1024, 1024, dtype=dtype, device="meta"))
+    p.grad = mt.empty_like(p)
+    with MemoryTracker() as memory:
+        one = make([p])
+        one.step()
+        kept = memory.current
+    return round(kept / p.numel(), 3)

@@ -46,6 +46,14 @@ def test_device_map(run, net):
     assert "are missing" in plan(run, "--devices", "t4:3KB", code=1)
 
 
+def test_lora(run, net):
+    found = json.loads(plan(run, "--devices", "t4", "--context", "100", "--lora", "4", "--optimizer", "sgd", "--json"))
+    assert found["training"] and found["device_map"] == {"": 0} and found["places"][0]["state_bytes"] > 0
+    assert "a training step takes" in plan(run, "--devices", "t4", "--context", "10", "--lora", "4", "--recompute", "none")
+    assert "--optimizer needs --train" in plan(run, "--devices", "t4", "--optimizer", "sgd", code=2)
+    assert "lora" in plan(run, "--devices", "t4", "--lora", "4:*.no_such", code=2)
+
+
 def test_serve_does_not_fit(run, net):
     assert "does not fit: " in plan(run, "--serve", "--devices", "t4", "--max-memory", "1KB", code=1)
 

@@ -109,6 +109,28 @@ def test_a_model_without_a_state():
     assert json.loads(json.dumps(found.to_dict()))["fits"] is found.fits
 
 
+def test_lora():
+    with mt.device("meta"):
+        model = Net()
+    tokens = mt.empty(2, 64, dtype=mt.int64, device="meta")
+    report = mt.analysis.estimate_training(model.to(mt.float16), tokens, lora="8:*up")
+    found = plan("t4", model, lora="8:*up", batch=2)
+    adapters = 8 * 8 * (1024 + 4096)
+    assert found.training and found.device_map == {"": 0} and found.tokens_per_second == 2 * 64 / found.seconds
+    use = found.places[0]
+    assert use.weight_bytes == 8 * LAYER + 2 * TABLE  # adapters belong to the state
+    saved = use.state_bytes - adapters * (2 + 2 + 4)  # with AdamW's two moments in float16
+    assert 0.9 * report.saved_bytes < saved < 1.1 * report.saved_bytes
+    assert all(p.requires_grad for p in model.parameters()) and not any("lora" in name for name, _ in model.named_parameters())
+
+
+def test_lora_loads_parts_twice():
+    small = plan("t4:60MB,cpu:1GB", batch=1, context=8, lora=4, recompute="full")
+    loaded = sum(place == "cpu" for path, place in small.device_map.items() if "layers" in path)
+    assert loaded and small.places[1].seconds > 2 * loaded * LAYER / 16e9
+    assert small.places[0].weight_bytes + small.places[0].state_bytes + small.places[0].reserved_bytes <= small.places[0].memory
+
+
 def test_errors():
     with pytest.raises(ValueError, match="must be a module"):
         mt.plan.device_map(lambda x: x, devices="t4")
