@@ -1,6 +1,10 @@
-"""A Llama-3-8B-shaped training step on many devices, in several layouts."""
+"""A Llama-3-8B-shaped training step on many devices in several layouts, and formulas of its memory.
+
+In the formulas: T tokens, width d, hidden h, vocabulary V, L layers, width kv of keys and values, t ranks of tensor parallelism.
+"""
 
 import importlib.util
+from collections import Counter
 from pathlib import Path
 
 import metatensor as mt
@@ -65,3 +69,42 @@ def data_parallel(config, batch, length, zero):
 def train(model, optimizer, x):
     F.cross_entropy(model(x).flatten(0, 1), x.flatten()).backward()
     optimizer.step()
+
+
+# Formulas ---------------------------------------------------------------------------------------------------
+
+CONFIG = EXAMPLE.Config()
+L, d, h, V = CONFIG.layers, CONFIG.width, CONFIG.hidden, CONFIG.vocabulary
+heads, kv = CONFIG.heads, CONFIG.kv_heads * CONFIG.head_width
+T = 4096
+NORMS = (2 * L + 1) * d
+MATRICES = 2 * V * d + L * (2 * d * d + 2 * d * kv + 3 * d * h)
+TENSORS = 9 * L + 3
+
+
+def after(one):
+    """Return the bytes by category after the step."""
+    return one.memory.timeline("category")[-1][1]
+
+
+def saved(one):
+    """Return the bytes that the forward pass leaves for the backward pass, except for results of collectives."""
+    memory = one.memory
+    begin = next(i for i, event in enumerate(memory.events) if event.walk)
+    alive = Counter()
+    for storage in memory.storages:
+        if storage.born < begin and (storage.died is None or storage.died >= begin):
+            alive[storage.category] += storage.nbytes
+    return alive
+
+
+def activations(t):
+    """Saved activations of one rank."""
+    rotations = 2 * 2 * T * CONFIG.head_width  # cosines and sines
+    norm = 2 * T * d + 4 * T  # the result, for the products after it, and the reciprocal deviation in float32
+    stream = 2 * 2 * T * d  # the sums after attention and MLP, which the norms after them save
+    attention = 2 * T * (d + 2 * kv) // t + 2 * T * d // t  # q, k, v and the result
+    attention += 4 * T * heads // t + 24  # the logarithms of the sums, and the state of the random generator
+    mlp = 4 * 2 * T * h // t  # gate, silu(gate), up, and their product
+    logits = 2 * T * V + 2  # logarithms of probabilities, and the sum of the weights
+    return rotations + L * (2 * norm + stream + attention + mlp) + norm + logits

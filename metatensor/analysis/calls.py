@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -134,12 +134,14 @@ class CallRecorder(DispatchMode):
         if still:
             self.calls.append(Call(name, 0, 0, 0, "", self.phase, 0, module, ""))
             return out
-        given = {key: value for key, value in kwargs.items() if key != "out"}
+        given = {key: value for key, value in kwargs.items() if key != "out"} if "out" in kwargs else kwargs
         flops = rule(out, *args, **given) if rule is not None else 0
-        tensors = list(tensors_in((args, given)))
+        tensors = _tensors(args)
+        if given:
+            tensors += _tensors(given.values())
         form = _form(family, args, given, tensors)
         changes = "out" in kwargs or slot >= 0 and form != "off" and bool(args[slot] if len(args) > slot else kwargs.get("inplace"))
-        read, written = _moved(name, tensors, list(tensors_in(out)), changes)
+        read, written = _moved(name, tensors, _tensors((out,)), changes)
         repeated = _repeated(family, form, flops, args, tensors) if flops else 0
         self.calls.append(Call(name, flops, read, written, _dtype(tensors, out), self.phase, repeated, module, form))
         return out
@@ -164,6 +166,20 @@ class CallRecorder(DispatchMode):
     def _after(self, module: Any, args: tuple, output: Any) -> None:
         if threading.get_ident() == self._thread and len(self._stack) > 1:
             self._stack.pop()
+
+
+def _tensors(values: Iterable[Any]) -> list[Any]:
+    """Return the tensors among values and in their containers."""
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, mt.Tensor):
+            found.append(value)
+        elif not isinstance(value, _LEAVES):
+            found += tensors_in(value)
+    return found
+
+
+_LEAVES = (int, float, str, bool, complex, mt.dtype, mt.device, type(None))
 
 
 def _size(t: Any) -> int:

@@ -20,7 +20,8 @@ from functools import lru_cache
 from math import ceil, log2
 from typing import NamedTuple
 
-from metatensor.devices.topologies import Route, Topology, topology
+from metatensor.devices.topologies import Route, Topology
+from metatensor.devices.topologies import topology as described
 from metatensor.devices.topologies.loading import protocols
 
 __all__ = ["KINDS", "CollectiveTime", "bus_factor", "collective_time", "route_time"]
@@ -64,7 +65,7 @@ def bus_factor(kind: str, ranks: int) -> float:
     return (ranks - 1) / ranks if kind in ("all_gather", "reduce_scatter", "all_to_all") else 1.0
 
 
-def collective_time(kind: str, bytes: int, group: Iterable[int], over: Topology | str) -> CollectiveTime:
+def collective_time(kind: str, bytes: int, group: Iterable[int], topology: Topology | str) -> CollectiveTime:
     """Return the predicted time of an operation of a group of ranks.
 
     Parameters
@@ -76,7 +77,7 @@ def collective_time(kind: str, bytes: int, group: Iterable[int], over: Topology 
         input of a ``reduce_scatter`` or ``all_to_all``, of one part in a ``gather`` or ``scatter``.
     group : iterable of int
         The ranks in the world; for ``send`` and ``recv``, the two ranks.
-    over : Topology or str
+    topology : Topology or str
         The topology, or its description.
 
     Raises
@@ -95,8 +96,7 @@ def collective_time(kind: str, bytes: int, group: Iterable[int], over: Topology 
     >>> collective_time("all_reduce", 2**10, range(64), "64xH100").algorithm
     'tree'
     """
-    where = topology(over)
-    return route_time(kind, bytes, where.route(tuple(group)))
+    return route_time(kind, bytes, described(topology).route(tuple(group)))
 
 
 @lru_cache(maxsize=1 << 14)

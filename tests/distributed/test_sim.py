@@ -374,3 +374,17 @@ def test_ranks_that_differ_only_in_which_sub_mesh_they_have_do_the_same():
     assert list(every) == list(some)
     # The index along pp is asked for; six rows on eight ranks are uneven; dp and tp alone tell nobody apart.
     assert some.classes == [[0, 1, 4, 5, 8, 9], [2, 3, 6, 7, 10, 11], [12, 13], [14, 15]]
+
+
+def test_equal_meshes_of_different_origin_tell_different_ranks_apart():
+    def shapes():
+        mesh = dist.init_device_mesh("meta", (2, 2), mesh_dim_names=("dp", "tp"))
+        from metatensor.distributed.tensor import DeviceMesh, Shard, distribute_tensor
+
+        part = distribute_tensor(mt.empty(4, 2, device="meta"), mesh["tp"], [Shard(0)]).to_local()
+        fixed = DeviceMesh("meta", [0, 1], mesh_dim_names=("tp",))  # for rank 0, equal to its sub-mesh
+        here = fixed.get_coordinate() is not None
+        return tuple(part.shape), here
+
+    every, some = (dist.sim.run(shapes, world_size=4, ranks=ranks) for ranks in ("all", "groups"))
+    assert list(every) == list(some) == [((2, 2), True)] * 2 + [((2, 2), False)] * 2

@@ -13,7 +13,8 @@ from metatensor.analysis.ranks.results import RanksProfile, RankStep
 from metatensor.analysis.ranks.scheduling import Program, schedule
 from metatensor.analysis.timing import seconds_of
 from metatensor.devices.profiles import DeviceProfile, device_profile
-from metatensor.devices.topologies import Topology, topology
+from metatensor.devices.topologies import Topology
+from metatensor.devices.topologies import topology as described
 from metatensor.distributed import sim
 from metatensor.distributed._world import current_world
 from metatensor.nn._referenced import referenced_modules
@@ -24,7 +25,7 @@ __all__ = ["profile_ranks"]
 
 
 def profile_ranks(
-    step: Callable[..., Any], *args: Any, over: Topology | str, world_size: int | None = None, setup: Callable[..., Any] | None = None,
+    step: Callable[..., Any], *args: Any, topology: Topology | str, world_size: int | None = None, setup: Callable[..., Any] | None = None,
     device: Any = None, policy: Any = None, ranks: str = "groups", memory: bool = True, timeout: Any = None, **kwargs: Any,
 ) -> RanksProfile:  # fmt: skip
     """Run a step on the ranks of a simulated world, and predict its time and memory on given devices.
@@ -39,7 +40,7 @@ def profile_ranks(
         and ``**kwargs``.
     *args, **kwargs
         Arguments of ``setup``, or of ``step`` without one.
-    over : Topology or str
+    topology : Topology or str
         The devices and their links: ``"512xH100"``.
     world_size : int, optional
         Number of ranks. Default: one for each device of the topology.
@@ -76,13 +77,13 @@ def profile_ranks(
     ...     return mt.nn.parallel.DistributedDataParallel(model), mt.empty(512, 4096, device="meta", dtype=mt.bfloat16)
     >>> def step(model, x):
     ...     model(x).sum().backward()
-    >>> found = mt.analysis.profile_ranks(step, setup=setup, over="16xH100")
+    >>> found = mt.analysis.profile_ranks(step, setup=setup, topology="16xH100")
     >>> found.world_size, len(found.classes), found.classes[0].memory.at_peak()["parameter"] == 2 * (4096 * 4096 + 4096)
     (16, 1, True)
     >>> [(each.entry.kind, each.entry.bytes) for each in found.classes[0].operations]
     [('all_reduce', 33562624)]
     """
-    where = topology(over, world_size)
+    where = described(topology, world_size)
     device = where.device if device is None else device_profile(device)
     kernels = policy_for(policy, device)
 

@@ -9,6 +9,7 @@ from metatensor.distributed._errors import DistBackendError
 from metatensor.distributed._single import SingleConnection
 from metatensor.distributed._world import Launch, World
 from metatensor.distributed.communication_log import Communication, CommunicationLog
+from metatensor.distributed.device_mesh import DeviceMesh
 from metatensor.distributed.sim.scheduler import Rank, Scheduler
 
 __all__ = ["run_classes"]
@@ -73,7 +74,12 @@ def _distinct(observations: list[Callable[[int], Any]]) -> list[Callable[[int], 
 
 
 def _as_key(value: Any) -> Any:
-    """Return an object that is equal for equal values; lists become tuples."""
+    """Return an object that is equal only for values that tell ranks apart in the same way.
+
+    Equal meshes may be sub-meshes of different meshes, so they are compared by identity. Lists become tuples.
+    """
+    if isinstance(value, DeviceMesh):
+        return id(value)
     return tuple(value) if isinstance(value, list) else value
 
 

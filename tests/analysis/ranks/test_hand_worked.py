@@ -1,51 +1,31 @@
-"""Memory and communication of a Llama-3-8B-shaped training step, equal to formulas that are written out here.
+"""Memory and communication of a Llama-3-8B-shaped training step, equal to the formulas of ``llama_steps``.
 
-All sizes are bytes on one rank. Parameters, gradients and Adam's two moments are bfloat16; T tokens, width d, hidden h, vocabulary V, L
-layers, width kv of keys and values, t ranks of tensor parallelism. Attention is fused (flash), as is the RMS norm.
+All sizes are bytes on one rank. Parameters, gradients and Adam's two moments are bfloat16; attention is fused (flash), as is the RMS norm.
 """
 
 from collections import Counter
 
 import pytest
 
-from llama_steps import EXAMPLE, data_parallel, tensor_parallel, train
+from llama_steps import (
+    CONFIG,
+    MATRICES,
+    NORMS,
+    TENSORS,
+    L,
+    T,
+    V,
+    activations,
+    after,
+    d,
+    data_parallel,
+    h,
+    kv,
+    saved,
+    tensor_parallel,
+    train,
+)
 from metatensor.analysis import profile_ranks
-
-CONFIG = EXAMPLE.Config()
-L, d, h, V = CONFIG.layers, CONFIG.width, CONFIG.hidden, CONFIG.vocabulary
-heads, kv = CONFIG.heads, CONFIG.kv_heads * CONFIG.head_width
-T = 4096
-NORMS = (2 * L + 1) * d
-MATRICES = 2 * V * d + L * (2 * d * d + 2 * d * kv + 3 * d * h)
-TENSORS = 9 * L + 3
-
-
-def after(one):
-    """Return the bytes by category after the step."""
-    return one.memory.timeline("category")[-1][1]
-
-
-def saved(one):
-    """Return the bytes that the forward pass leaves for the backward pass, except for results of collectives."""
-    memory = one.memory
-    begin = next(i for i, event in enumerate(memory.events) if event.walk)
-    alive = Counter()
-    for storage in memory.storages:
-        if storage.born < begin and (storage.died is None or storage.died >= begin):
-            alive[storage.category] += storage.nbytes
-    return alive
-
-
-def activations(t):
-    """Saved activations of one rank."""
-    rotations = 2 * 2 * T * CONFIG.head_width  # cosines and sines
-    norm = 2 * T * d + 4 * T  # the result, for the products after it, and the reciprocal deviation in float32
-    stream = 2 * 2 * T * d  # the sums after attention and MLP, which the norms after them save
-    attention = 2 * T * (d + 2 * kv) // t + 2 * T * d // t  # q, k, v and the result
-    attention += 4 * T * heads // t + 24  # the logarithms of the sums, and the state of the random generator
-    mlp = 4 * 2 * T * h // t  # gate, silu(gate), up, and their product
-    logits = 2 * T * V + 2  # logarithms of probabilities, and the sum of the weights
-    return rotations + L * (2 * norm + stream + attention + mlp) + norm + logits
 
 
 def test_the_sizes_are_those_of_llama_3_8b():
@@ -54,7 +34,7 @@ def test_the_sizes_are_those_of_llama_3_8b():
 
 @pytest.fixture(scope="module")
 def tp8():
-    return profile_ranks(train, CONFIG, 1, T, 8, setup=tensor_parallel, over="8xH100")
+    return profile_ranks(train, CONFIG, 1, T, 8, setup=tensor_parallel, topology="8xH100")
 
 
 def test_states_under_tensor_parallelism(tp8):
@@ -85,7 +65,7 @@ def test_communication_under_tensor_parallelism(tp8):
 
 @pytest.fixture(scope="module")
 def ddp():
-    return profile_ranks(train, CONFIG, 1, T, False, setup=data_parallel, over="8xH100")
+    return profile_ranks(train, CONFIG, 1, T, False, setup=data_parallel, topology="8xH100")
 
 
 def test_data_parallelism(ddp):
@@ -102,7 +82,7 @@ def test_data_parallelism(ddp):
 
 
 def test_zero_divides_the_optimizer(ddp):
-    zero = profile_ranks(train, CONFIG, 1, T, True, setup=data_parallel, over="8xH100")
+    zero = profile_ranks(train, CONFIG, 1, T, True, setup=data_parallel, topology="8xH100")
     sizes = [V * d] + L * [d * d, d * kv, d * kv, d * d, d * h, d * h, d * h, d, d] + [d, V * d]
     # The largest tensors first, each to the rank that has least.
     parts = [[] for _ in range(8)]

@@ -37,7 +37,7 @@ def pipeline(model, rank):
 
 @pytest.fixture(scope="module")
 def found():
-    return profile_ranks(pipeline, setup=stage, over="4xH100")
+    return profile_ranks(pipeline, setup=stage, topology="4xH100")
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +73,7 @@ def test_text_of_the_page(found):
         assert words in text
 
 
+@pytest.mark.slow  # about a second each, spent in the browser
 def test_the_timeline_of_ranks(browser, file):
     with opened(browser, file) as page:
         canvas = page.locator("#ranks-chart")
@@ -99,6 +100,7 @@ def test_the_timeline_of_ranks(browser, file):
         assert page.locator("#ranks table").count() == 3
 
 
+@pytest.mark.slow  # about a second each, spent in the browser
 def test_bars_of_communication_have_details(browser, file):
     with opened(browser, file) as page:
         canvas = page.locator("#ranks-chart")
@@ -111,6 +113,7 @@ def test_bars_of_communication_have_details(browser, file):
         assert "recv from 0, 8.39 MB" in text and "over 2 ranks over NVLink 4" in text and "exposed" in text
 
 
+@pytest.mark.slow  # about a second each, spent in the browser
 def test_on_a_phone(browser, file):
     with opened(browser, file, **PHONE) as page:
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -120,10 +123,11 @@ def test_on_a_phone(browser, file):
         assert "Ranks 0" in page.locator("#ranks-detail").inner_text()
 
 
+@pytest.mark.slow  # about a second each, spent in the browser
 def test_without_memory(browser, tmp_path):
     pytest.importorskip("plotly")
     path = tmp_path / "page.html"
-    profile_ranks(pipeline, setup=stage, over="4xH100", memory=False).to_html(path)
+    profile_ranks(pipeline, setup=stage, topology="4xH100", memory=False).to_html(path)
     with opened(browser, path) as page:
         assert page.locator("#ranks table").count() == 2
         assert page.locator("#timeline").is_hidden() and page.locator("#modules").is_hidden()

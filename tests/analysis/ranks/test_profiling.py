@@ -38,7 +38,7 @@ def backward(model, x):
 
 
 def test_gradients_are_reduced_beside_the_backward_pass():
-    found = profile_ranks(backward, setup=ddp, over="16xH100", ranks="all")
+    found = profile_ranks(backward, setup=ddp, topology="16xH100", ranks="all")
     assert found.world_size == 16 and len(found.classes) == 16
     one = found.classes[3]
     kinds = [(each.entry.kind, each.entry.bytes, each.phase) for each in one.operations]
@@ -53,7 +53,7 @@ def test_gradients_are_reduced_beside_the_backward_pass():
 
 
 def test_one_rank_of_each_class_gives_the_same_as_all():
-    some, every = (profile_ranks(backward, setup=ddp, over="16xH100", ranks=ranks) for ranks in ("groups", "all"))
+    some, every = (profile_ranks(backward, setup=ddp, topology="16xH100", ranks=ranks) for ranks in ("groups", "all"))
     assert len(some.classes) == 1 and some.classes[0].ranks == list(range(16))
     assert some.seconds == pytest.approx(every.seconds) and some.of(13) is some.classes[0]
     assert some.classes[0].memory.at_peak() == every.classes[5].memory.at_peak()
@@ -75,7 +75,7 @@ def train(model, x, optimizer):
 
 
 def test_memory_of_distributed_tensors_has_categories():
-    found = profile_ranks(train, 2, 8, setup=tensor_parallel, over="16xH100")
+    found = profile_ranks(train, 2, 8, setup=tensor_parallel, topology="16xH100")
     assert [one.ranks for one in found.classes] == [list(range(16))]
     weights = 2 * (2 * 4 * WIDTH * WIDTH) // 8  # two matrices in bfloat16, an eighth of each
     one = found.classes[0]
@@ -110,7 +110,7 @@ def gpipe(model, rank):
 
 @pytest.mark.parametrize("ranks", ["groups", "all"])
 def test_the_bubble_of_a_pipeline(ranks):
-    found = profile_ranks(gpipe, setup=stage, over="4xH100", ranks=ranks, memory=False)
+    found = profile_ranks(gpipe, setup=stage, topology="4xH100", ranks=ranks, memory=False)
     part, message = product_seconds(8192, WIDTH, WIDTH), collective_time("send", 2 * 8192 * WIDTH, (0, 1), "4xH100").seconds
     # Blocking messages: a stage sends, then computes. The first stage never waits for data, the last one starts after the others.
     assert found.seconds == pytest.approx(STAGES * part + (STAGES - 1) * message + (MICRO - 1) * (part + 2 * message), rel=1e-6)
@@ -125,14 +125,14 @@ def test_memory_of_each_stage():
     def step(model, rank):
         return model(tokens((rank + 1) * 1024))
 
-    found = profile_ranks(step, setup=stage, over="4xH100", ranks="all")
+    found = profile_ranks(step, setup=stage, topology="4xH100", ranks="all")
     assert found.worst.ranks == [3]
     peaks = [row["peak"] for row in found.memory()]
     assert peaks == [2 * WIDTH * WIDTH + 2 * 2 * WIDTH * 1024 * (rank + 1) for rank in range(4)]
 
 
 def test_text_and_json():
-    found = profile_ranks(backward, setup=ddp, over="16xH100")
+    found = profile_ranks(backward, setup=ddp, topology="16xH100")
     text = str(found)
     assert "step on 16xh100-sxm-80gb (2 nodes of 8)" in text and "0-15" in text and "all_reduce" in text
     assert "time leaves out" in text
@@ -145,7 +145,7 @@ def test_text_and_json():
 
 def test_the_trace_is_valid(tmp_path):
     """Required keys of the trace event format, and slices of a thread that do not overlap."""
-    found = profile_ranks(gpipe, setup=stage, over="4xH100", memory=False)
+    found = profile_ranks(gpipe, setup=stage, topology="4xH100", memory=False)
     path = tmp_path / "trace.json.gz"
     found.to_chrome_trace(path)
     data = json.loads(gzip.decompress(path.read_bytes()))
@@ -165,14 +165,14 @@ def test_the_trace_is_valid(tmp_path):
 
 
 def test_unknown_rates_are_not_zero():
-    found = profile_ranks(lambda: tokens() @ tokens().t(), over="2xt4", memory=False)
+    found = profile_ranks(lambda: tokens() @ tokens().t(), topology="2xt4", memory=False)
     assert found.seconds is None and found.unknown and "unknown" in str(found)
 
 
 def test_the_world_must_fit_the_topology():
     with pytest.raises(TopologyError, match="has 16 devices, but the program has 8 ranks"):
-        profile_ranks(backward, setup=ddp, over="16xH100", world_size=8)
-    assert profile_ranks(backward, setup=ddp, over="h100", world_size=32, memory=False).topology.nodes == 4
+        profile_ranks(backward, setup=ddp, topology="16xH100", world_size=8)
+    assert profile_ranks(backward, setup=ddp, topology="h100", world_size=32, memory=False).topology.nodes == 4
 
 
 def test_errors_of_the_step_are_raised():
@@ -180,4 +180,4 @@ def test_errors_of_the_step_are_raised():
         raise ValueError("no such layer")
 
     with pytest.raises(ValueError, match="no such layer"):
-        profile_ranks(wrong, over="2xH100")
+        profile_ranks(wrong, topology="2xH100")
