@@ -9,7 +9,8 @@ from metatensor.plan.devices import DeviceError, Place, places_of
 from metatensor.plan.layouts import Degrees, Layout, Rejected
 from metatensor.plan.placing import DeviceMapPlan, PlaceUse, device_map
 from metatensor.plan.searching import TrainingPlan, search
-from metatensor.plan.serving import DecodeRow, ServingPlan, StateGroup, serve
+from metatensor.plan.serving import DecodeRow, ServingPlan, serve
+from metatensor.plan.states import StateGroup
 
 __all__ = ["DecodeRow", "Degrees", "DeviceError", "DeviceMapPlan", "Layout", "Place", "PlaceUse", "Rejected", "ServingPlan",
            "StateGroup", "TrainingPlan", "device_map", "places_of", "search", "serve"]  # fmt: skip

@@ -87,7 +87,7 @@ def test_a_state_that_does_not_grow():
 
 
 def test_slow_code_is_extended(monkeypatch):
-    monkeypatch.setattr("metatensor.plan.serving.PATIENCE", 0.0)
+    monkeypatch.setattr("metatensor.plan.states.PATIENCE", 0.0)
     plan = mt.plan.serve(model(), devices="t4", context=1000, batches=[1])
     assert plan.state_per_sequence == 1000 * 64 and "extended linearly" in plan.remarks[0]
 
