@@ -138,7 +138,7 @@ def is_storage(obj):
 _LAZY = {
     name: (f"metatensor.{name}", None)
     for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "data", "deferred", "devices", "distributed",
-                 "distributions", "fft", "func", "interchange", "library", "linalg", "masked", "nn", "optim", "plugins", "profiler",
+                 "distributions", "fft", "func", "interchange", "library", "linalg", "masked", "nn", "optim", "plan", "plugins", "profiler",
                  "program", "rules", "serialization", "signal", "special", "testing", "utils")
 } | {
     "load": ("metatensor.checkpoint", "load"),

@@ -24,6 +24,7 @@ from metatensor import (
     nn as nn,
     ops as ops,
     optim as optim,
+    plan as plan,
     plugins as plugins,
     profiler as profiler,
     program as program,

@@ -31,6 +31,7 @@ LAYERS = [
     {"array_api", "interop"},
     {"torch_api", "utils"},
     {"analysis"},
+    {"plan"},
     {"cli"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

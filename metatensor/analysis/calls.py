@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import metatensor as mt
 from metatensor._core.engine import latest_node, visited_node
@@ -19,6 +19,9 @@ from metatensor._core.modes import DispatchMode
 from metatensor._core.nested import tensors_in
 from metatensor.nn._hooks import register_module_forward_hook, register_module_forward_pre_hook
 from metatensor.rules.flops import HOST_FLAG, VIEW_FLAG, classify
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["PHASES", "Call", "CallRecorder"]
 
@@ -107,7 +110,7 @@ class CallRecorder(DispatchMode):
         self._thread = threading.get_ident()
         self._exits = ExitStack()
 
-    def __enter__(self) -> CallRecorder:
+    def __enter__(self) -> Self:
         if self._paths:
             self._exits.enter_context(register_module_forward_pre_hook(self._before))
             self._exits.enter_context(register_module_forward_hook(self._after, always_call=True))

@@ -11,7 +11,7 @@ from typing import Any
 import metatensor as mt
 from metatensor.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-__all__ = ["recomputed", "repeated_layers"]
+__all__ = ["checkpointed", "recomputed", "repeated_layers"]
 
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution")
 """The operators whose results "selective" keeps, because recomputing them is most expensive."""
@@ -55,7 +55,8 @@ def _policy(ctx: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
     return CheckpointPolicy.MUST_SAVE if name in PRODUCTS else CheckpointPolicy.PREFER_RECOMPUTE
 
 
-def _again(forward: Callable[..., Any], selective: bool) -> Callable[..., Any]:
+def checkpointed(forward: Callable[..., Any], selective: bool) -> Callable[..., Any]:
+    """Return a forward whose calls are computed again in backward, except products and convolutions if `selective`."""
     options: dict[str, Any] = {"use_reentrant": False}
     if selective:
         options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, _policy)
@@ -96,7 +97,7 @@ def recomputed(model: Any, what: str) -> Iterator[list[str]]:
     own = [module.__dict__.get("forward") for _, module in chosen]
     try:
         for _, module in chosen:
-            module.__dict__["forward"] = _again(module.forward, what == "selective")
+            module.__dict__["forward"] = checkpointed(module.forward, what == "selective")
         yield [path for path, _ in chosen]
     finally:
         for (_, module), before in zip(chosen, own, strict=True):

@@ -25,6 +25,7 @@ OWN = {
     "estimate": "Estimate the cost of a model: parameters, FLOPs, memory, shapes.",
     "fit": "Find the largest batch that fits into a device, and what makes a batch fit.",
     "inspect": "List the tensors of a checkpoint, or the contents of a program or an ONNX model.",
+    "plan": "Plan how a model is used: an inference server, or a placement on unequal devices.",
     "profiles": "List figures of accelerators: memory, bandwidth, rates, links, with sources.",
     "reshard": "Divide a checkpoint among the ranks of a mesh, or plan that.",
     "run": "Run a script written for PyTorch, with metatensor in place of PyTorch, a program or an ONNX model.",

@@ -10,7 +10,7 @@ from typing import Any
 
 from metatensor.cli.hints import how_to_install
 
-__all__ = ["TargetError", "config_in", "model_of_config", "without_cache"]
+__all__ = ["TargetError", "config_in", "model_of_config", "of_transformers", "without_cache"]
 
 
 class TargetError(Exception):
@@ -54,7 +54,7 @@ def model_of_config(path: str, **changes: Any) -> Any:
     torch_api.install()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     known = {key: value for key, value in config.items() if not key.startswith("auto_map")} | changes
-    return _of_diffusers(known) if "_class_name" in config else _of_transformers(known)
+    return _of_diffusers(known) if "_class_name" in config else of_transformers(known)
 
 
 def _library(name: str) -> Any:
@@ -74,7 +74,8 @@ def _of_diffusers(config: dict[str, Any]) -> Any:
     return found.from_config(config)
 
 
-def _of_transformers(config: dict[str, Any]) -> Any:
+def of_transformers(config: dict[str, Any]) -> Any:
+    """Return the model of a configuration of transformers. `torch_api` must be installed."""
     transformers = _library("transformers")
     _one_sequence_per_row()
     kind, names = config["model_type"], config.get("architectures") or []

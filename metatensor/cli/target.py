@@ -27,10 +27,14 @@ def load_target(target: str) -> Any:
     import path. Errors of the code are not caught. `TargetError` is raised if there is no such object.
 
     The path of an ONNX model gives a function that builds an `OnnxModel`. A folder with a ``config.json``, or the path of such
-    a file, gives a function that builds its model; see `model_of_config`.
+    a file, gives a function that builds its model; see `model_of_config`. So does a GGUF file; see `model_of_gguf`.
     """
     if (config := config_in(target)) is not None:
         return functools.partial(model_of_config, config)
+    if target.endswith(".gguf") and os.path.isfile(target):
+        from metatensor.cli.gguf_configs import model_of_gguf
+
+        return functools.partial(model_of_gguf, target)
     if target.endswith(".onnx") and os.path.isfile(target):
         return functools.partial(mt.program.OnnxModel, target, device="meta")
     place, colon, name = target.rpartition(":")

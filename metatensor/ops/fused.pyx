@@ -3,6 +3,7 @@
 A kernel policy (`metatensor.rules.policies`) says on which devices they are recorded instead of other operators.
 """
 from metatensor._core.dtype cimport BF16, F16, F32, I64, U64, DType, by_code
+from metatensor._core.sharding import sharding
 from metatensor._core.gradients import gradient, recorded_as
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
@@ -193,6 +194,7 @@ cdef object rms_norm_backward(Call* c):
 
 define("_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)", rms_norm, FUNCTION_ONLY,
        "`rms_norm` in one kernel, which also returns the reciprocal of the root of the mean square.")
+sharding("_fused_rms_norm_backward", *(f"cut grad_out, input, rstd -> {joins}" for joins in ("cat, sum", "cat", "sum")))
 define("_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, "
        "bool[] output_mask) -> (Tensor, Tensor)", rms_norm_backward, FUNCTION_ONLY, "Gradients of `_fused_rms_norm`.")
 gradient("_fused_rms_norm", outputs=(0,), joint="fused.fused_rms_norm", input=True, weight=True)

@@ -67,6 +67,9 @@ class CallOnMesh:
         """The shapes of the results."""
         if self.functional.name == "squeeze":
             self._name_dims()
+        elif self.functional.name == "view" and -1 in (size := self.arguments.get("size", ())):
+            known = -prod(size) or 1
+            self.arguments["size"] = type(size)(self.arguments["input"].numel() // known if n == -1 else n for n in size)
         self.mutated = features.written_arguments(self.text)
         self.in_place = variant == 1
         self._check(outs)

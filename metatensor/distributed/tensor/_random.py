@@ -10,7 +10,7 @@ from metatensor._core.sharded import wrap
 from metatensor._core.tensor import Tensor
 from metatensor.distributed.tensor._moving import moved
 from metatensor.distributed.tensor._running import _call, _rebuilt, _spec_of, local_values
-from metatensor.distributed.tensor.placement_types import Partial, Placement, Replicate
+from metatensor.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard, interned
 
 __all__ = ["run_random"]
 
@@ -28,7 +28,7 @@ def run_random(call: Any, values: Sequence[Any], out: Any) -> Any:
     first = next(one for one in values if hasattr(one, "_spec"))
     whole = (Replicate(),) * call.mesh.ndim
     placements = tuple(Replicate() if isinstance(one, Partial) else one for one in first.placements)
-    alike = all(one.shape == first.shape and one.placements == placements for one in values if hasattr(one, "_spec"))
+    alike = all(_cut_alike(one, first, call.mesh) and one.placements == placements for one in values if hasattr(one, "_spec"))
     if first.device.type == "meta" and alike:
         return _on_parts(call, values, placements)
     filling = call.op.name in _FILLING or call.overload.qualname.partition(".")[0] in _FILLING
@@ -48,31 +48,53 @@ def run_random(call: Any, values: Sequence[Any], out: Any) -> Any:
     made = []
     for part in parts:
         target = placements if part.shape == first.shape else whole
-        spec = _spec_of(call, part, target)
-        made.append(wrap(moved(part, call.mesh, part.shape, whole, target), spec))
+        local = moved(part, call.mesh, part.shape, whole, target)
+        made.append(wrap(local, interned(call.mesh, target, part.shape, _whole_stride(local, part.shape), part.dtype)))
     if out is not None:
         out._local_tensor.copy_(moved(made[0]._local_tensor, call.mesh, out.shape, made[0].placements, out.placements))
         return out
     return _rebuilt(result, iter(made))
 
 
+def _cut_alike(one: Any, first: Any, mesh: Any) -> bool:
+    """Return whether two tensors with the same placements are cut into parts that belong together.
+
+    The sizes may differ where both are cut evenly: fused attention has fewer heads of keys than of queries.
+    """
+    if one.shape == first.shape:
+        return True
+    parts = {place.dim: mesh.size(i) for i, place in enumerate(first.placements) if isinstance(place, Shard)}
+    pairs = enumerate(zip(one.shape, first.shape, strict=False))
+    return one.dim() == first.dim() and all(n == m or dim in parts and n % parts[dim] == m % parts[dim] == 0 for dim, (n, m) in pairs)
+
+
 def _on_parts(call: Any, values: Sequence[Any], placements: tuple[Placement, ...]) -> Any:
-    """Run the operator on the parts. Results with the shape of the argument's part are placed like it, others replicated."""
+    """Run the operator on the parts.
+
+    Results that have the leading sizes of the argument's part, up to the last dimension that is cut, are placed like it. Others
+    are replicated.
+    """
     first = next(one for one in values if hasattr(one, "_spec"))
     arguments = local_values(call, {(name, -1): placements for name in call.arguments}, values)
     result = _call(call, arguments)
     if call.in_place or call.mutated:
         return first
+    local = first._local_tensor
+    cut = {place.dim for place in placements if isinstance(place, Shard)}
+    last = max(cut, default=-1) + 1
     made = []
     for part in call.outputs(result, arguments):
-        if part.shape == first._local_tensor.shape:
-            made.append(wrap(part, first._spec if part.dtype is first.dtype else _like(call, first, part)))
+        if part.dim() >= last and part.shape[:last] == local.shape[:last]:
+            shape = tuple(first.shape[dim] if dim in cut else n for dim, n in enumerate(part.shape))
+            made.append(wrap(part, interned(call.mesh, placements, shape, _whole_stride(part, shape), part.dtype)))
         else:
             made.append(wrap(part, _spec_of(call, part, (Replicate(),) * call.mesh.ndim)))
     return _rebuilt(result, iter(made))
 
 
-def _like(call: Any, first: Any, part: Any) -> Any:
-    from metatensor.distributed.tensor.placement_types import interned
-
-    return interned(call.mesh, first.placements, first.shape, first.stride(), part.dtype)
+def _whole_stride(part: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return strides of a dense tensor of the given shape whose dimensions are in memory in the order of those of the part."""
+    stride, step = [0] * len(shape), 1
+    for dim in sorted(range(len(shape)), key=lambda dim: (part.stride(dim), -dim)):
+        stride[dim], step = step, step * max(shape[dim], 1)
+    return tuple(stride)

@@ -1,0 +1,129 @@
+"""``metatensor plan --train``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from metatensor.analysis.functions import as_module
+from metatensor.checkpoint.errors import printable
+from metatensor.cli.configs import without_cache
+from metatensor.cli.contents import printable_lines
+from metatensor.cli.plan_inputs import arguments_of, fail, made_model, numbers
+from metatensor.cli.request import Request
+from metatensor.cli.sizes import Size, parse_share
+from metatensor.cli.terminal import output_on_stderr
+from metatensor.cli.training_options import loss_of
+
+__all__ = ["TRAINING", "plan_training", "train_options"]
+
+LISTS = ("tensor", "pipeline", "shard", "micro_batches")
+TRAINING = (*LISTS, "global_batch", "loss", "optimizer", "precision", "recompute", "headroom", "stages", "explain", "what_if", "export",
+            "top")  # fmt: skip
+"""The options of `train_options` besides ``--train``."""
+CHANGES = ("sequence", "global_batch", "devices")
+"""What ``--what-if`` can change."""
+
+
+def train_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--train`` and its options to a command."""
+    for option in (
+        click.option("--top", type=click.IntRange(min=1), metavar="N", help="With --train and --json: layouts to print [default: all]."),
+        click.option("--export", metavar="FILE", help="With --train: print the best layout as torchtitan.toml, megatron.sh, "
+                     "accelerate.yaml or deepspeed.json instead."),
+        click.option("--what-if", metavar="NAME=VALUE", help='With --train: also plan with another "sequence", "global_batch" or '
+                     '"devices".'),
+        click.option("--explain", metavar="A,B", help="With --train: also say why one of two layouts, given by their ranks, is faster."),
+        click.option("--stages", type=click.Choice(["balanced", "equal"]), help="With --train: how blocks are divided among pipeline "
+                     "stages [default: balanced]."),
+        click.option("--headroom", type=Size(parse_share), metavar="SHARE", help="With --train: part of the memory that is left free "
+                     "[default: 0.1]."),
+        click.option("--recompute", metavar="LIST", help='With --train: recomputation to try [default: "none,selective,full"].'),
+        click.option("--micro-batches", metavar="LIST", help='With --train: samples of a micro-batch to try [default: "1,2,4,8"].'),
+        click.option("--shard", metavar="LIST", help='With --train: what data-parallel ranks divide, 0 to 3 [default: "0,1,2,3"].'),
+        click.option("--pipeline", metavar="LIST", help="With --train: numbers of pipeline stages to try [default: all that fit]."),
+        click.option("--tensor", metavar="LIST", help="With --train: tensor-parallel ranks to try [default: all that fit in a node]."),
+        click.option("--precision", help="With --train: fp32, bf16, fp16, bf16-master or fp16-master [default: bf16-master]."),
+        click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim [default: adamw]."),
+        click.option("--loss", metavar="FILE.py:NAME", help="With --train: function of the output, or of the output and the number of "
+                     "samples, that returns the loss [default: the mean]."),
+        click.option("--global-batch", type=click.IntRange(min=1), metavar="N", help="With --train: samples of a step on all devices."),
+        click.option("--train", is_flag=True, help="Rank the layouts of a training step."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def plan_training(request: Request, devices: str, where: tuple[str, ...], given: dict[str, Any], as_json: bool) -> None:
+    """Search and print layouts."""
+    if "global_batch" not in given:
+        raise click.UsageError("--train needs --global-batch, the samples of a step on all devices")
+    if not request.texts:
+        raise click.UsageError('--train needs the inputs of the model: -i "int64[batch,sequence]"')
+    for name in LISTS:
+        if name in given:
+            given[name] = numbers(given[name], f"--{name.replace('_', '-')}", least=0 if name == "shard" else 1)
+    if "recompute" in given:
+        given["recompute"] = [word.strip() for word in given["recompute"].split(",")]
+    if "loss" in given:
+        given["loss"] = loss_of(given["loss"], request.torch)
+    ranks = _ranks(given.pop("explain", None))
+    change = _change(given.pop("what_if", None))
+    target, top, context = given.pop("export", None), given.pop("top", None), given.pop("context", 2048)
+    arguments = arguments_of(request.texts, where, needed=("batch",))
+    model = without_cache(as_module(made_model(request)))
+
+    def planned(settings: dict[str, Any]) -> Any:
+        settings = {"devices": devices, **given, **settings}
+        length = settings.pop("sequence", context)
+        from metatensor.plan import search
+
+        try:
+            with output_on_stderr():
+                return search(model, lambda batch: arguments(batch, length), **settings)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, ValueError):
+                text = str(error).removeprefix("search: ")
+                raise click.UsageError(printable(text)) from None
+            fail(request, error)
+
+    plan = planned({})
+    other = planned(change) if change else None
+    try:
+        if target is not None:
+            click.echo(printable_lines(plan.export(target)), nl=False)
+            return
+        explained = plan.explain(*ranks) if ranks and plan.layouts else None
+    except ValueError as error:
+        raise click.UsageError(printable(str(error).partition(": ")[2])) from None
+    if as_json:
+        found = plan.to_dict(top)
+        click.echo(json.dumps(found if other is None else {**found, "what_if": {**change, **other.to_dict(top)}}, indent=2))
+    else:
+        texts = [str(plan), *([explained] if explained else [])]
+        if other is not None:
+            texts.append(f"what if {', '.join(f'{name} = {value}' for name, value in change.items())}\n\n{other}")
+        click.echo(printable_lines("\n\n".join(texts)))
+    raise SystemExit(0 if plan.fits else 1)
+
+
+def _ranks(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    found = numbers(text, "--explain", least=0)
+    if len(found) != 2:
+        raise click.BadParameter("give the ranks of two layouts, such as 0,1", param_hint="--explain")
+    return found
+
+
+def _change(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    name, equals, value = (part.strip() for part in text.partition("="))
+    name = name.replace("-", "_")
+    if not equals or name not in CHANGES:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE with one of {', '.join(CHANGES)}", param_hint="--what-if")
+    return {name: value if name == "devices" else numbers(value, "--what-if")[0]}

@@ -1,0 +1,16 @@
+"""Plan how a model is used: what an inference server can do with it, and where its parts go.
+
+`serve` reports the state that a model keeps for each token, the longest context, the number of concurrent sequences, and
+times. `device_map` places the parts of a model on unequal devices, the host's memory and a disk. `search` ranks the
+layouts of a training step on many devices.
+"""
+
+from metatensor.plan.devices import DeviceError, Place, places_of
+from metatensor.plan.layouts import Degrees, Layout, Rejected
+from metatensor.plan.placing import DeviceMapPlan, PlaceUse, device_map
+from metatensor.plan.searching import TrainingPlan, search
+from metatensor.plan.serving import DecodeRow, ServingPlan, serve
+from metatensor.plan.states import StateGroup
+
+__all__ = ["DecodeRow", "Degrees", "DeviceError", "DeviceMapPlan", "Layout", "Place", "PlaceUse", "Rejected", "ServingPlan",
+           "StateGroup", "TrainingPlan", "device_map", "places_of", "search", "serve"]  # fmt: skip

@@ -1,0 +1,217 @@
+"""Tensor parallelism of a block, found by trying: which weights are cut along which dimension, and where the parts communicate.
+
+The block runs once on distributed tensors. Each module with a matrix of its own is tried with the matrix cut along each of its
+dimensions, by the sharding rules of the operators; the way that communicates least, then computes least, is taken. So a matrix
+whose input is whole is cut along its outputs, and one whose input is cut is cut along its inputs. Partial results are summed behind
+the module, as in Megatron-LM and PyTorch's ``parallelize_module``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import product
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.nested import map_tensors, tensors_in
+from metatensor.analysis.calls import CallRecorder
+from metatensor.distributed import CommunicationLog
+from metatensor.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from metatensor.distributed.tensor.experimental import implicit_replication
+from metatensor.nn.modules.module import Module
+
+__all__ = ["Arranged", "local_numel"]
+
+
+class _SummedGradient(mt.autograd.Function):
+    """Returns its argument, whose gradient is summed over the ranks where it is partial."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad.redistribute(placements=[Replicate()])
+
+
+class Arranged:
+    """A copy of a module whose weights are distributed over a mesh of one dimension.
+
+    Parameters
+    ----------
+    module : Module
+        The module, on meta. It is not changed.
+    mesh : DeviceMesh
+        The ranks of tensor parallelism.
+    args, kwargs
+        Arguments of a call, as plain tensors.
+    sequence : bool
+        Whether activations between regions are cut along the sequence, the last dimension but one, instead of replicated.
+    """
+
+    def __init__(self, module: Module, mesh: Any, args: tuple, kwargs: dict[str, Any], sequence: bool = False) -> None:
+        self.module, self.mesh = copy.deepcopy(module), mesh
+        self.outside: Any = Replicate()
+        """The placement of activations outside of regions."""
+        self.cut: dict[str, int] = {}
+        """The dimension that is cut, by name of the parameter."""
+        self._shared: dict[int, tuple[Any, Any]] = {}
+        self._distribute(self.module, {})
+        self.matrices = [m for m in self.module.modules() if any(p.dim() > 1 for p in m.parameters(recurse=False))]
+        self._chosen: set[int] = set()
+        with ExitStack() as stack:
+            for m in self.matrices:
+                stack.callback(m.register_forward_pre_hook(self._gathered, with_kwargs=True).remove)
+                stack.callback(m.register_forward_pre_hook(self._choose, with_kwargs=True).remove)
+            stack.callback(self._regions(gathering=False).remove)
+            with mt.no_grad(), implicit_replication():
+                self.call(args, kwargs)
+        if sequence:
+            self.outside = Shard(_sequence_dim(args, kwargs, mesh.size()))
+
+    @property
+    def divides(self) -> bool:
+        """Whether at least one matrix is cut."""
+        return bool(self.cut)
+
+    def _distribute(self, module: Module, placed: dict[str, Any]) -> None:
+        """Replace the parameters of a module and its children by distributed ones, of ``placed`` where it has a placement."""
+        for path, child in module.named_modules():
+            for name, p in list(child._parameters.items()):
+                if p is None:
+                    continue
+                place = placed.get(f"{path}.{name}".lstrip("."), Replicate())
+                whole = p.data._local_tensor if isinstance(p.data, DTensor) else p.data
+                shape = p.shape
+                if whole.shape != shape:
+                    whole = mt.empty(shape, dtype=p.dtype, device="meta")
+                data = distribute_tensor(whole, self.mesh, [place])
+                child._parameters[name] = mt.nn.Parameter(data, requires_grad=p.requires_grad)
+
+    def _choose(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Place the parameters of a module by trying each dimension of its matrices."""
+        if id(module) in self._chosen:
+            return
+        self._chosen.add(id(module))
+        path = next(path for path, m in self.module.named_modules() if m is module)
+        named = {name: p for name, p in module._parameters.items() if p is not None}
+        options = [self._options(p) for p in named.values()]
+        best: Any = None
+        for places in product(*options):
+            self._distribute(module, dict(zip(named, places, strict=True)))
+            score = self._score(module, args, kwargs)
+            if score is not None and (best is None or score < best[0]):
+                best = score, places
+        places = best[1] if best is not None else (Replicate(),) * len(named)
+        self._distribute(module, dict(zip(named, places, strict=True)))
+        for name, place in zip(named, places, strict=True):
+            if isinstance(place, Shard):
+                self.cut[f"{path}.{name}".lstrip(".")] = place.dim
+
+    def _options(self, p: Any) -> list[Any]:
+        n = self.mesh.size()
+        return [Replicate(), *(Shard(dim) for dim, size in enumerate(p.shape) if size % n == 0 and size >= n)]
+
+    def _score(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+        """Return bytes of communication, operations, and whether the result is partial; None if the call fails."""
+        try:
+            with CommunicationLog() as log, CallRecorder() as recorder:
+                output = type(module).forward(module, *args, **kwargs)
+        except Exception:
+            return None
+        partial = any(place.is_partial() for t in tensors_in(output) if isinstance(t, DTensor) for place in t.placements)
+        flops = sum(call.flops for call in recorder.calls)
+        kept = sum(local_numel(p) for p in module.parameters(recurse=False))
+        return sum(entry.bytes for entry in log), flops, partial, kept
+
+    def _gathered(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Replicate arguments that are neither placed as outside of regions nor cut along their last dimension."""
+
+        def gathered(x: Any) -> Any:
+            if not isinstance(x, DTensor) or x.placements in ((self.outside,), (Replicate(),), (Shard(x.dim() - 1),)):
+                return x
+            return x.redistribute(placements=[Replicate()])
+
+        return map_tensors(gathered, (args, kwargs))
+
+    def _regions(self, gathering: bool = True) -> Any:
+        """Register hooks at the boundaries of regions. Return an object whose ``remove()`` removes them."""
+        stack = ExitStack()
+        for m in self.matrices:
+            if gathering:
+                stack.callback(m.register_forward_pre_hook(self._gathered, with_kwargs=True).remove)
+            stack.callback(m.register_forward_pre_hook(self._enter, with_kwargs=True).remove)
+            stack.callback(m.register_forward_hook(self._leave).remove)
+        stack.remove = stack.close  # type: ignore[attr-defined]
+        return stack
+
+    def _enter(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if not any(isinstance(place, Shard) for p in module.parameters(recurse=False) for place in placements_of(p)):
+            return None
+
+        def whole(x: Any) -> Any:
+            if not isinstance(x, DTensor) or not x.is_floating_point():
+                return x
+            if x.placements == (self.outside,):
+                known = self._shared.get(id(x))
+                if known is None:
+                    y = _SummedGradient.apply(x) if self.outside == Replicate() else x.redistribute(placements=[Replicate()])
+                    self._shared = {id(x): (x, y)}  # modules with the same argument follow each other
+                    return y
+                return known[1]
+            return x
+
+        return map_tensors(whole, (args, kwargs))
+
+    def _leave(self, module: Module, args: tuple, output: Any) -> Any:
+        def outside(x: Any) -> Any:
+            partial = isinstance(x, DTensor) and any(place.is_partial() for place in x.placements)
+            return x.redistribute(placements=[self.outside]) if partial else x
+
+        return map_tensors(outside, output)
+
+    def placed(self, x: Any, requires_grad: bool) -> Any:
+        """Return a distributed tensor like a plain one, placed as outside of regions where it is an activation."""
+        place = self.outside if x.is_floating_point() and requires_grad else Replicate()
+        made = distribute_tensor(x.detach(), self.mesh, [place])
+        return made.requires_grad_(requires_grad)
+
+    def call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Call the module on tensors that are replicated, and return its result."""
+        return self.module(*map_tensors(lambda t: self.placed(t, False), args), **map_tensors(lambda t: self.placed(t, False), kwargs))
+
+    def finished(self) -> None:
+        """Forget what modules shared in a forward pass. Call it at the end of each."""
+        self._shared.clear()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Communicate at the boundaries of regions inside the block."""
+        hooks = self._regions()
+        try:
+            with implicit_replication():
+                yield
+        finally:
+            self._shared.clear()
+            hooks.remove()
+
+
+def local_numel(t: Any) -> int:
+    """Return the number of elements of a tensor on one rank."""
+    return int((t._local_tensor if isinstance(t, DTensor) else t).numel())
+
+
+def placements_of(t: Any) -> tuple[Any, ...]:
+    """Return the placements of a tensor, none for a plain one."""
+    return t.placements if isinstance(t, DTensor) else ()
+
+
+def _sequence_dim(args: tuple, kwargs: dict[str, Any], n: int) -> int:
+    x = next(tensors_in((args, kwargs)))
+    dim = x.dim() - 2
+    if dim < 0 or x.shape[dim] % n:
+        raise ValueError(f"the sequence of {list(x.shape)} cannot be cut into {n} equal parts")
+    return dim

@@ -1,0 +1,140 @@
+"""The repeated blocks of a model, and what is around them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import metatensor as mt
+from metatensor._core.nested import map_tensors, tensors_in
+from metatensor.analysis.recomputation import repeated_layers
+from metatensor.nn.modules.module import Module
+
+__all__ = ["Block", "Given", "NoBlocks", "around", "blocks_of", "check_blocks"]
+
+
+class NoBlocks(ValueError):
+    """A model without repeated blocks that pass one tensor on. The message says what is missing."""
+
+
+@dataclass
+class Block:
+    """A kind of repeated block."""
+
+    path: str
+    """The path of the first block of this kind."""
+    module: Module
+    paths: list[str]
+    """All blocks of this kind."""
+
+    @property
+    def count(self) -> int:
+        """Number of blocks."""
+        return len(self.paths)
+
+
+def blocks_of(model: Module) -> tuple[list[Block], list[int]]:
+    """Return the kinds of repeated blocks, and the kind of each block in the order of the model.
+
+    Blocks are of one kind if they have the same class and the same parameters. The longest list of layers counts; layers in other
+    lists belong to what is around the blocks.
+    """
+    found = repeated_layers(model)
+    if not found:
+        raise NoBlocks("the model has no list of at least two layers of one class, which could be divided among devices")
+    lists: dict[str, list[tuple[str, Module]]] = {}
+    for path, module in found:
+        lists.setdefault(path.rpartition(".")[0], []).append((path, module))
+    chosen = max(lists.values(), key=lambda members: sum(p.numel() for _, module in members for p in module.parameters()))
+    kinds: dict[Any, Block] = {}
+    order = []
+    for path, module in chosen:
+        key = type(module), tuple((name, tuple(p.shape), p.dtype, p.requires_grad) for name, p in module.named_parameters())
+        block = kinds.setdefault(key, Block(path, module, []))
+        block.paths.append(path)
+        order.append(list(kinds).index(key))
+    return list(kinds.values()), order
+
+
+class Given(NamedTuple):
+    """The arguments of a block."""
+
+    args: tuple
+    kwargs: dict[str, Any]
+    results: int = 0
+    """Length of the tuple that it returns, 0 for a tensor."""
+
+
+class Passed(Module):
+    """Stands for a block: returns the first tensor that it gets, in a tuple of ``results`` if that is not 0.
+
+    Other attributes are those of the block.
+    """
+
+    def __init__(self, block: Module, results: int, noted: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.__dict__.update(_block=block, _results=results, _noted=noted)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.__dict__["_block"], name)
+
+    def __deepcopy__(self, memo: Any) -> Passed:
+        return Passed(self._block, self._results, self._noted)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        x = self._noted(next(tensors_in((args, kwargs))))
+        return (x, *[None] * (self._results - 1)) if self._results else x
+
+
+def around(model: Module, given: dict[str, Given], noted: Callable[[Any], Any]) -> Module:
+    """Return a copy of a model without the blocks: each returns what ``noted`` returns for the tensor that it gets."""
+    blocks = {path: model.get_submodule(path) for path in given}
+    copies = {id(block): Passed(block, given[path].results, noted) for path, block in blocks.items()}
+    return copy.deepcopy(model, dict(copies))
+
+
+def check_blocks(model: Module, order: list[str], args: tuple, kwargs: dict[str, Any]) -> dict[str, Given]:
+    """Run the model once, and return what each block got, and the form of its result.
+
+    Raise `NoBlocks` if a block does not return a tensor like its first argument, alone or as the first of a tuple.
+    """
+    given: dict[str, Given] = {}
+    wrong: list[str] = []
+    hooks = []
+
+    def before(path: str) -> Callable[..., None]:
+        def hook(module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+            given[path] = Given(*map_tensors(lambda t: t.detach(), (args, kwargs)))
+
+        return hook
+
+    def after(path: str) -> Callable[..., None]:
+        def hook(module: Any, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
+            x = next(tensors_in((args, kwargs)), None)
+            y = output if isinstance(output, mt.Tensor) else output[0] if isinstance(output, tuple) and output else None
+            given[path] = given[path]._replace(results=len(output) if isinstance(output, tuple) else 0)
+            if x is None or not isinstance(y, mt.Tensor) or y.shape != x.shape:
+                wrong.append(f"{path} turns {'nothing' if x is None else list(x.shape)} into "
+                             f"{list(y.shape) if isinstance(y, mt.Tensor) else type(output).__name__}")  # fmt: skip
+
+        return hook
+
+    try:
+        for path in order:
+            module = model.get_submodule(path)
+            hooks.append(module.register_forward_pre_hook(before(path), with_kwargs=True))
+            hooks.append(module.register_forward_hook(after(path), with_kwargs=True))
+        with mt.no_grad():
+            model(*args, **kwargs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    missing = [path for path in order if path not in given]
+    if wrong or missing:
+        raise NoBlocks("the repeated layers cannot be divided among stages: " + (wrong[0] if wrong else f"{missing[0]} is not called"))
+    return given

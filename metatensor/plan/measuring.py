@@ -1,0 +1,231 @@
+"""What a block of a model, and what is around the blocks, costs on one rank: read off runs on meta at local shapes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.memory import MemoryTracker
+from metatensor._core.nested import map_tensors, tensors_in
+from metatensor.analysis.calls import Call, CallRecorder
+from metatensor.analysis.recomputation import checkpointed
+from metatensor.distributed import CommunicationLog
+from metatensor.distributed.tensor import DTensor
+from metatensor.nn._hooks import register_module_forward_pre_hook
+from metatensor.nn.modules.module import Module
+from metatensor.plan.arranging import Arranged, local_numel
+from metatensor.plan.blocks import Given, around
+
+__all__ = ["PartCost", "measure_around", "measure_block"]
+
+
+@dataclass
+class PartCost:
+    """The cost of one micro-batch in a part of a model on one rank, in bytes."""
+
+    parameters: int = 0
+    """Elements of its trainable parameters."""
+    frozen: int = 0
+    """Elements of its other parameters and buffers."""
+    saved: int = 0
+    """What the forward pass leaves for the backward pass, with the result."""
+    input_bytes: int = 0
+    """The tensor that it gets from the part before."""
+    forward_peak: int = 0
+    """Peak of what the forward pass creates, beyond what it leaves."""
+    backward_peak: int = 0
+    """The same in the backward pass."""
+    forward: list[Call] = field(default_factory=list)
+    backward: list[Call] = field(default_factory=list)
+    forward_communication: list[tuple[str, int]] = field(default_factory=list)
+    """Kind and bytes of the collectives among the ranks of tensor parallelism."""
+    backward_communication: list[tuple[str, int]] = field(default_factory=list)
+    reduced: int = 0
+    """Bytes of gradients that these ranks sum once in a step."""
+
+
+def measure_block(
+    module: Module, args: tuple, kwargs: dict[str, Any], mesh: Any, sequence: bool, recompute: str, known: Arranged | None = None
+) -> tuple[PartCost, Arranged | None]:  # fmt: skip
+    """Return the cost of a block, and how its weights are divided over the mesh, if there is one."""
+    arranged = None
+    if mesh is not None:
+        arranged = known or Arranged(module, mesh, args, kwargs, sequence)
+        if sequence and known is None and not arranged.divides:
+            raise ValueError("no matrix of the block can be cut")
+        inner = arranged.module
+    else:
+        inner = copy.deepcopy(module)
+    forward = inner if recompute == "none" else checkpointed(inner.__call__, recompute == "selective")
+    first = next(tensors_in((args, kwargs)))
+
+    def given() -> tuple[tuple, dict[str, Any], Any]:
+        made: list[Any] = []
+
+        def one(t: Any) -> Any:
+            grad = t is first
+            new = arranged.placed(t, grad) if arranged is not None else t.detach().requires_grad_(grad)
+            if grad:
+                made.append(new)
+            return new
+
+        return (*map_tensors(one, (args, kwargs)), made[0])
+
+    def run(cost: PartCost | None) -> None:
+        own_args, own_kwargs, x = given()
+        with ExitStack() as stack:
+            stack.enter_context(arranged.running() if arranged is not None else nullcontext())
+            log = stack.enter_context(CommunicationLog())
+            recorder = stack.enter_context(CallRecorder(inner))
+            memory = stack.enter_context(MemoryTracker())
+            output = forward(*own_args, **own_kwargs)
+            y: Any = next(tensors_in(output))
+            if arranged is not None:
+                y = y.redistribute(placements=[arranged.outside])
+                arranged.finished()
+            del output
+            middle, talked, saved, peak = len(recorder.calls), len(log), memory.current, memory.peak
+            memory.reset_peak()
+            recorder.phase = "backward"
+            y.backward(mt.empty_like(y))
+            if isinstance(x.grad, DTensor) and arranged is not None:
+                x.grad.redistribute(placements=[arranged.outside])
+            if cost is not None:
+                cost.saved, cost.forward_peak, cost.backward_peak = saved, peak - saved, memory.peak - saved
+                cost.input_bytes = _nbytes(x)
+                cost.forward, cost.backward = recorder.calls[:middle], recorder.calls[middle:]
+                cost.forward_communication, cost.backward_communication = _pairs(log, 0, talked), _pairs(log, talked, len(log))
+
+    run(None)  # creates gradients, so that the second run adds to them
+    cost = PartCost()
+    run(cost)
+    cost.parameters, cost.frozen = _elements(inner.parameters()), _elements([*inner.buffers(), *inner.parameters()], frozen=True)
+    cost.reduced = _partial_bytes(inner.parameters())
+    return cost, arranged
+
+
+def measure_around(
+    model: Module, blocks: dict[str, Given], args: tuple, kwargs: dict[str, Any], loss: Callable[[Any], Any], mesh: Any, sequence: bool,
+) -> tuple[PartCost, PartCost]:  # fmt: skip
+    """Return the costs of what is before and behind the blocks, with the loss."""
+    state = _Marks(len(blocks))
+    outer = around(model, blocks, state.noted)
+    arranged = None
+    if mesh is not None:
+        arranged = Arranged(outer, mesh, args, kwargs, False)
+        if sequence:
+            from metatensor.distributed.tensor import Shard
+
+            arranged.outside = Shard(1)
+        outer = arranged.module
+    state.arranged = arranged
+
+    def run() -> tuple[PartCost, PartCost]:
+        before, behind = PartCost(), PartCost()
+        with ExitStack() as stack:
+            stack.enter_context(arranged.running() if arranged is not None else nullcontext())
+            state.log = stack.enter_context(CommunicationLog())
+            state.recorder = stack.enter_context(CallRecorder(outer))
+            state.memory = stack.enter_context(MemoryTracker())
+            state.start()
+            stack.callback(register_module_forward_pre_hook(state.called).remove)
+            given = (args, kwargs) if arranged is None else map_tensors(lambda t: arranged.placed(t, False), (args, kwargs))
+            value = loss(outer(*given[0], **given[1]))
+            if isinstance(value, DTensor):
+                value = value.redistribute(placements=[_replicate()])
+            if arranged is not None:
+                arranged.finished()
+            log, recorder, memory = state.log, state.recorder, state.memory
+            saved, peak, middle, talked = memory.current, memory.peak, len(recorder.calls), len(log)
+            memory.reset_peak()
+            recorder.phase = "backward"
+            value.backward()
+            del value
+            behind.saved, behind.forward_peak, behind.backward_peak = saved - state.saved, peak - saved, memory.peak - saved
+            before.saved = state.saved
+            before.forward, behind.forward = recorder.calls[: state.calls], recorder.calls[state.calls : middle]
+            turn, said = state.turn or (len(recorder.calls), len(log))
+            behind.backward, before.backward = recorder.calls[middle:turn], recorder.calls[turn:]
+            before.forward_communication, behind.forward_communication = _pairs(log, 0, state.talked), _pairs(log, state.talked, talked)
+            behind.backward_communication, before.backward_communication = _pairs(log, talked, said), _pairs(log, said, len(log))
+        return before, behind
+
+    run()
+    before, behind = run()
+    own = {id(m): list(m.parameters(recurse=False)) for m in outer.modules()}
+    later = {id(p): p for i in state.behind for p in own.get(i, ())}
+    earlier = {id(p): p for m in outer.modules() for p in own[id(m)] if id(p) not in later or id(m) in state.before}
+    behind.parameters, behind.frozen = _elements(later.values()), _elements(later.values(), frozen=True)
+    before.parameters, before.frozen = _elements(earlier.values()), _elements([*earlier.values(), *outer.buffers()], frozen=True)
+    before.reduced, behind.reduced = _partial_bytes(earlier.values()), _partial_bytes(later.values())
+    return before, behind
+
+
+class _Marks:
+    """Where a run of what is around the blocks reaches the first block, forward and backward."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.arranged: Arranged | None = None
+        self.log: Any = None
+        self.recorder: Any = None
+        self.memory: Any = None
+        self.before: set[int] = set()
+        self.behind: set[int] = set()
+        self.start()
+
+    def start(self) -> None:
+        self.reached, self.saved, self.calls, self.talked = 0, 0, 0, 0
+        self.turn: tuple[int, int] | None = None
+
+    def called(self, module: Any, args: tuple) -> None:
+        """Note a module whose forward starts."""
+        (self.behind if self.reached >= self.count else self.before).add(id(module))
+
+    def noted(self, x: Any) -> Any:
+        """Note that a block is reached, and return the tensor that it passes on."""
+        if isinstance(x, DTensor) and self.arranged is not None:
+            x = x.redistribute(placements=[self.arranged.outside])
+        if not self.reached and not x.requires_grad and x.is_floating_point():
+            x = x.detach().requires_grad_()  # the blocks have parameters, so what follows them has a gradient
+        self.reached += 1
+        if self.reached == 1 and self.recorder is not None:
+            self.saved, self.calls, self.talked = self.memory.current, len(self.recorder.calls), len(self.log)
+            if x.requires_grad:
+                x.register_hook(self.turned)
+        return x
+
+    def turned(self, grad: Any) -> None:
+        """Note that the backward pass has reached what is before the blocks."""
+        self.turn = len(self.recorder.calls), len(self.log)
+
+
+def _replicate() -> Any:
+    from metatensor.distributed.tensor import Replicate
+
+    return Replicate()
+
+
+def _nbytes(t: Any) -> int:
+    local = t._local_tensor if isinstance(t, DTensor) else t
+    return int(local.numel() * local.element_size())
+
+
+def _elements(tensors: Any, frozen: bool = False) -> int:
+    """Return the elements of the distinct trainable, or frozen, tensors on this rank."""
+    found = {id(t): t for t in tensors if t.requires_grad is not frozen}
+    return sum(map(local_numel, found.values()))
+
+
+def _partial_bytes(parameters: Any) -> int:
+    """Return the bytes of gradients that are partial sums."""
+    grads = [p.grad for p in parameters if isinstance(p.grad, DTensor)]
+    return sum(_nbytes(grad) for grad in grads if any(place.is_partial() for place in grad.placements))
+
+
+def _pairs(log: CommunicationLog, start: int, end: int) -> list[tuple[str, int]]:
+    return [(entry.kind, entry.bytes) for entry in log.entries[start:end] if entry.bytes]

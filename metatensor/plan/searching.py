@@ -1,0 +1,310 @@
+"""`search`: the layouts of a training step on many devices, ranked by the predicted time of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import metatensor as mt
+from metatensor import distributed
+from metatensor._core.units import bytes_text
+from metatensor.analysis.fit import resized
+from metatensor.analysis.precision import precision_named
+from metatensor.analysis.training import mean_loss
+from metatensor.analysis.utilization import batch_of
+from metatensor.devices.topologies import topology as topology_of
+from metatensor.distributed._world import World, use_world
+from metatensor.nn.modules.module import Module
+from metatensor.plan.costing import Coster, Impossible
+from metatensor.plan.layouts import Degrees, Layout, Rejected
+from metatensor.plan.weights import state_bytes
+from metatensor.rules.policies import policy, policy_for
+
+__all__ = ["TrainingPlan", "search"]
+
+KINDS = ("fp32", "bf16", "fp16", "bf16-master", "fp16-master")
+"""The precisions of a plan."""
+RECOMPUTES = ("none", "selective", "full")
+SHARDS = (0, 1, 2, 3)
+
+
+@dataclass
+class TrainingPlan:
+    """Ranked layouts of a training step. ``str()`` gives a table."""
+
+    model: str
+    devices: str
+    memory: int
+    """Bytes of a device that the step may use."""
+    batch: int
+    precision: str
+    layouts: list[Layout]
+    """Those that fit, the fastest first."""
+    rejected: list[Rejected]
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is a layout."""
+        return bool(self.layouts)
+
+    @property
+    def best(self) -> Layout:
+        """The fastest layout. Raise ValueError if none fits."""
+        if not self.layouts:
+            raise ValueError(f"search: no layout fits; {self.advice()}")
+        return self.layouts[0]
+
+    def pareto(self) -> list[Layout]:
+        """Return the layouts of which no other is faster and needs less memory, the fastest first."""
+        found: list[Layout] = []
+        for layout in self.layouts:
+            if not found or layout.peak < found[-1].peak:
+                found.append(layout)
+        return found
+
+    def advice(self) -> str:
+        """Return what is missing, and the nearest layout that would fit with more memory."""
+        near = min((r for r in self.rejected if r.by is not None), key=lambda r: r.by or 0, default=None)
+        if near is None:
+            return self.rejected[0].limit if self.rejected else "there is no candidate"
+        return f"the nearest is {near.degrees}, which needs {bytes_text(near.by or 0)} more memory on each device"
+
+    def explain(self, a: int | Degrees, b: int | Degrees) -> str:
+        """Return in words why one layout is faster than another. Layouts are given by their rank, from 0, or their degrees."""
+        from metatensor.plan.explaining import explained
+
+        return explained(self._find(a), self._find(b), self.memory)
+
+    def export(self, name: str, which: int | Degrees = 0) -> str:
+        """Return a layout as the settings of "torchtitan.toml", "megatron.sh", "accelerate.yaml" or "deepspeed.json".
+
+        Raise ValueError if the system has no setting for a part of the layout.
+        """
+        from metatensor.plan.exporting import export
+
+        if not self.layouts:
+            raise ValueError(f"export: no layout fits; {self.advice()}")
+        return export(self._find(which), name, self.precision)
+
+    def _find(self, which: int | Degrees) -> Layout:
+        every = [*self.layouts, *(r.layout for r in self.rejected if r.layout is not None)]
+        if isinstance(which, int):
+            if not 0 <= which < len(every):
+                raise ValueError(f"explain: there are layouts 0 to {len(every) - 1}, got {which}")
+            return every[which]
+        found = [layout for layout in every if layout.degrees == which]
+        if not found:
+            raise ValueError(f"explain: the layout {which} was not costed")
+        return found[0]
+
+    def to_dict(self, top: int | None = None) -> dict[str, Any]:
+        """Return all figures as JSON types, of the first ``top`` layouts."""
+        return {
+            "model": self.model, "devices": self.devices, "memory_limit_bytes": self.memory, "global_batch": self.batch,
+            "precision": self.precision, "layouts": [layout.to_dict() for layout in self.layouts[:top]],
+            "rejected": [one.to_dict() for one in self.rejected], "pareto": [self.layouts.index(layout) for layout in self.pareto()],
+            "remarks": self.remarks,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        from metatensor.plan.explaining import plan_text
+
+        return plan_text(self)
+
+
+def search(
+    model: Any, *inputs: Any, devices: Any, global_batch: int, loss: Callable[..., Any] | None = None, optimizer: Any = "adamw",
+    precision: str = "bf16-master", gradient_dtype: Any = None, max_memory: int | None = None, headroom: float = 0.1,
+    tensor: Sequence[int] | None = None, pipeline: Sequence[int] | None = None, shard: Sequence[int] = SHARDS,
+    micro_batches: Sequence[int] | None = None, recompute: Sequence[str] = RECOMPUTES, sequence: Sequence[bool] = (False, True),
+    stages: str = "balanced",
+    **kwargs: Any,
+) -> TrainingPlan:  # fmt: skip
+    """Rank the layouts of a training step of ``model(*inputs, **kwargs)`` on many devices.
+
+    The model's own blocks run on meta at the shapes of one rank. Their memory, operations and collectives are read off these
+    runs. A layout's cost is put together from them; no formula knows the architecture.
+
+    Parameters
+    ----------
+    model : nn.Module
+        The model, on meta. It should have a list of repeated layers, each of which returns a tensor like its first one; without,
+        it is planned as one part.
+    *inputs, **kwargs
+        Its arguments, on meta. The first size is the batch, and is changed to that of a micro-batch.
+    devices : str or Topology
+        A topology, such as ``"64xH100"``; see `metatensor.analysis.topology`.
+    global_batch : int
+        Samples of a step on all devices.
+    loss : callable, optional
+        Function of the output, or of the output and the number of samples, that returns the loss. Default: the mean of the output.
+    optimizer : str or callable
+        As for `estimate_training`. Default: "adamw".
+    precision : str
+        One of "fp32", "bf16", "fp16", "bf16-master", "fp16-master". Default: "bf16-master": half weights, of which the optimizer updates
+        float32 copies.
+    gradient_dtype : dtype, optional
+        The dtype in which gradients are summed. Default: float32 with float32 copies, else that of the weights.
+    max_memory : int, optional
+        Bytes of a device that a step may use. Default: the memory of the device without ``headroom``.
+    headroom : float
+        Part of the memory for the context, workspaces and fragmentation, which figures leave out. Default 0.1.
+    tensor, pipeline, shard, micro_batches, recompute, sequence
+        The values to try. Defaults: divisors of the devices of a node; divisors of the number of devices up to that of blocks; 0 to 3;
+        powers of two up to 8; "none", "selective" and "full"; both.
+
+    stages : str
+        How blocks are divided among pipeline stages: "balanced", such that the slowest stage is as fast as possible, or "equal".
+
+    Returns
+    -------
+    TrainingPlan
+        The layouts that fit, the fastest first, and those that were left out with the limit that they break.
+
+    Raises
+    ------
+    ValueError
+        If the model cannot be divided at all, or an option is invalid. The message says what would work.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.device("meta"):
+    ...     layers = [mt.nn.TransformerEncoderLayer(256, 4, dropout=0.0, batch_first=True) for _ in range(4)]
+    ...     model, x = mt.nn.Sequential(*layers), mt.empty(1, 128, 256)
+    >>> plan = mt.plan.search(model, x, devices="8xH100", global_batch=64)
+    >>> plan.best.degrees.devices, plan.best.samples
+    (8, 64)
+    """
+    where = topology_of(devices)
+    _check(model, precision, global_batch, recompute, shard)
+    if stages not in ("balanced", "equal"):
+        raise ValueError(f"search: stages must be 'balanced' or 'equal', got {stages!r}")
+    arguments = _arguments(inputs, kwargs)
+    way = precision_named(precision)
+    profile = where.device
+    memory = max_memory if max_memory is not None else _memory(profile, headroom)
+    masters = 4 if way.masters is not None else 0
+    gradient = mt.float32 if way.masters is not None else way.weights
+    gradient = gradient_dtype or gradient
+    with _simulated(where.size), policy(policy_for(None, profile)), mt.device("meta"), mt.enable_grad(), way.applied(model) as converted:
+        coster = Coster(model.train(), lambda batch: converted(arguments(batch)), _loss(loss), where,
+                        state_bytes(optimizer, way.masters or way.weights), masters, gradient.itemsize, stages == "equal")  # fmt: skip
+        plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, precision, [], [])
+        sizes = _Sizes(where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches)
+        for degrees in candidates(sizes, shard, recompute if coster.order else ["none"], sequence if coster.order else [False]):
+            try:
+                layout = coster.layout(degrees, global_batch)
+            except Impossible as error:
+                plan.rejected.append(Rejected(degrees, str(error)))
+                continue
+            if layout.peak > memory:
+                plan.rejected.append(Rejected(degrees, "memory", layout.peak - memory, layout))
+            else:
+                plan.layouts.append(layout)
+    plan.layouts.sort(key=lambda layout: (layout.seconds, layout.peak))
+    plan.rejected.sort(key=lambda one: (one.by is None, one.by or 0))
+    plan.remarks += coster.remarks
+    return plan
+
+
+@contextmanager
+def _simulated(size: int) -> Iterator[None]:
+    """Give this thread a simulated world of its own inside the ``with`` block, whatever process groups there are."""
+    world = World()
+    before = use_world(world)
+    try:
+        distributed.init_process_group("fake", world_size=size, rank=0)
+        yield
+    finally:
+        world.clear()
+        use_world(before)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """The sizes that bound the candidates."""
+
+    devices: int
+    per_node: int
+    blocks: int
+    batch: int
+    tensor: Sequence[int] | None
+    pipeline: Sequence[int] | None
+    micro_batches: Sequence[int] | None
+
+
+def candidates(sizes: _Sizes, shard: Sequence[int], recompute: Sequence[str], sequence: Sequence[bool]) -> Iterator[Degrees]:
+    """Yield all combinations that use all devices and divide the batch."""
+    for tensor in sizes.tensor or _divisors(min(sizes.per_node, sizes.devices)):
+        if sizes.devices % tensor:
+            continue
+        for pipeline in sizes.pipeline or _divisors(sizes.devices // tensor):
+            if sizes.devices // tensor % pipeline or pipeline > max(sizes.blocks, 1):
+                continue
+            data = sizes.devices // tensor // pipeline
+            for micro in sizes.micro_batches or (1, 2, 4, 8):
+                if sizes.batch % (data * micro):
+                    continue
+                for level in shard:
+                    if level and data == 1 or pipeline > 1 and level >= 2:
+                        continue
+                    for again in recompute:
+                        for cut in sequence:
+                            if not cut or tensor > 1:
+                                yield Degrees(data, tensor, pipeline, level, cut, micro, again)
+
+
+def _divisors(n: int) -> list[int]:
+    return [k for k in range(1, n + 1) if n % k == 0]
+
+
+def _check(model: Any, precision: str, batch: int, recompute: Sequence[str], shard: Sequence[int]) -> None:
+    if not isinstance(model, Module):
+        raise ValueError(f"search: the model must be a module, got {type(model).__name__}")
+    if precision not in KINDS:
+        raise ValueError(f"search: precision {precision!r} is unknown; there are {', '.join(KINDS)}")
+    if batch < 1:
+        raise ValueError(f"search: global_batch must be at least 1, got {batch}")
+    for value in recompute:
+        if value not in RECOMPUTES:
+            raise ValueError(f"search: recompute {value!r} is unknown; there are {', '.join(RECOMPUTES)}")
+    for level in shard:
+        if level not in SHARDS:
+            raise ValueError(f"search: shard must be 0, 1, 2 or 3, got {level!r}")
+    for name, t in [*model.named_parameters(), *model.named_buffers()]:
+        if not t.is_meta:
+            raise ValueError(f"search: {name} is on {t.device}; use a copy of the model on meta")
+
+
+def _arguments(inputs: tuple, kwargs: dict[str, Any]) -> Callable[[int], tuple[tuple, dict[str, Any]]]:
+    """Return a function that gives the arguments for a number of samples."""
+    if len(inputs) == 1 and callable(inputs[0]) and not isinstance(inputs[0], mt.Tensor) and not kwargs:
+        return inputs[0]  # type: ignore[no-any-return]
+    found = batch_of((inputs, kwargs))
+    if not found:
+        raise ValueError("search: no input has a batch, the first size of a tensor")
+    changed = resized(inputs, kwargs, found)
+    return lambda batch: changed(batch, None)
+
+
+def _loss(loss: Callable[..., Any] | None) -> Callable[[Any, int], Any]:
+    """Return a function of the output and the number of samples."""
+    if loss is None:
+        return lambda output, batch: mean_loss(output)
+    code = getattr(loss, "__code__", None)
+    if code is not None and code.co_argcount >= 2:
+        return loss
+    return lambda output, batch: loss(output)
+
+
+def _memory(profile: Any, headroom: float) -> int:
+    memory = profile.visible_memory or profile.memory
+    if memory is None:
+        raise ValueError(f"search: the memory of {profile.name} is unknown; pass max_memory")
+    if not 0 <= headroom < 1:
+        raise ValueError(f"search: headroom must be at least 0 and less than 1, got {headroom}")
+    return int(memory * (1 - headroom))
