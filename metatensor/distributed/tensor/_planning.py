@@ -217,7 +217,7 @@ def ways(call: CallOnMesh, results: list[Any]) -> Iterator[Way]:
     several = call.text.endswith("-> Tensor[]")
     for rule in rules.passes:
         members = [key for key in call.tensors if key[0] in rule.members]
-        if {name for name, _ in members} == set(rule.members) and _holds(rule, chosen):
+        if {name for name, _ in members} == set(rule.members) and rule.holds(chosen):
             kinds = rule.results * len(results) if several else rule.results
             if len(kinds) == len(results):
                 outputs = tuple(Replicate() if kind == "same" else Partial(kind) for kind in kinds)
@@ -236,16 +236,12 @@ def ways(call: CallOnMesh, results: list[Any]) -> Iterator[Way]:
         properties = features.position(axis, shapes, whole) | chosen
         for cut in rules.cuts:
             joins = cut.joins * len(results) if several else cut.joins
-            if cut.members != names or len(joins) != len(results) or not _holds(cut, properties):
+            if cut.members != names or len(joins) != len(results) or not cut.holds(properties):
                 continue
             if any((join == "cat") != (dim >= 0) for join, dim in zip(joins, axis.outputs)):
                 continue
             yield _way_of_cut(call, axis, cut, joins)
             break
-
-
-def _holds(rule: Cut | Pass, properties: Mapping[str, Any]) -> bool:
-    return all(name in properties and properties[name] == value and type(properties[name]) is type(value) for name, value in rule.where)
 
 
 _PLACED = {"sum": Partial("sum"), "mean": Partial("avg"), "max": Partial("max"), "min": Partial("min"), "product": Partial("product"),
@@ -375,12 +371,12 @@ def _plan(call: CallOnMesh) -> Plan:
     if call.overload.flags & operator_flags.RANDOM:
         return Plan(python=random_call(call))
     if call.overload.flags & operator_flags.DATA:
-        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, None, values, out, ()))
+        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, None, values, out, _written(call)))
     try:
         results = call.whole_results()
     except mt.DataDependentError:
         reason = f"{call.op.name}: the result depends on values"
-        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, reason, values, out, ()))
+        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, reason, values, out, _written(call)))
     call.sizes = [tuple(one.shape) for one in results]
     found = list(ways(call, results))
     for attempt in (found, found[:1]):

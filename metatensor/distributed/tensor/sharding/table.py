@@ -12,7 +12,7 @@ __all__ = ["Cut", "Pass", "Rules", "parse_rules", "format_rules", "all_rules", "
 
 HEADER = """\
 # Sharding rules of operators, found by trying. The package metatensor.distributed.tensor.sharding explains their form.
-# Made by: python -m metatensor.distributed.tensor.sharding --make
+# Made by: python -m distributed.oracle_rules --make, in tests.
 """
 FILE = Path(__file__).with_name("rules.txt")
 
@@ -40,6 +40,10 @@ class Cut(NamedTuple):
     partial: tuple[str, ...] = ()
     whole_parts: bool = False
 
+    def holds(self, properties: Mapping[str, Any]) -> bool:
+        """Return True if an axis and a call with these properties are such as the rule is for."""
+        return _agrees(self.where, properties)
+
     def __str__(self) -> str:
         text = f"cut {', '.join(self.members)} -> {', '.join(self.joins)}"
         text += f" with {', '.join(self.partial)} partial" * bool(self.partial)
@@ -54,6 +58,11 @@ class Pass(NamedTuple):
     results: tuple[str, ...]
     where: tuple[tuple[str, Any], ...] = ()
 
+    def holds(self, properties: Mapping[str, Any]) -> bool:
+        """Return True if a call with these properties is such as the rule is for."""
+        return _agrees(self.where, properties)
+
+
 class Rules(NamedTuple):
     """The rules of one overload."""
 
@@ -62,6 +71,10 @@ class Rules(NamedTuple):
 
     def __bool__(self) -> bool:
         return bool(self.cuts or self.passes)
+
+
+def _agrees(where: Iterable[tuple[str, Any]], properties: Mapping[str, Any]) -> bool:
+    return all(name in properties and properties[name] == value and type(properties[name]) is type(value) for name, value in where)
 
 
 def _where(where: Iterable[tuple[str, Any]]) -> str:
