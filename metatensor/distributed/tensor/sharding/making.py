@@ -196,7 +196,7 @@ def _observe_passes(trial: Trial, chosen: dict[str, Any]) -> Iterator[Observatio
             for reduction in REDUCTIONS:
                 got = pass_outcome(trial, fine, group, reduction)
                 if got != []:
-                    joins = None if got is None else _one_for_all(trial, tuple(map(frozenset, got)))
+                    joins = None if got is None or not fine.passes_kind(got) else _one_for_all(trial, tuple(map(frozenset, got)))
                     yield Observation((group, reduction), chosen, {(): joins} if joins else {})
 
 
@@ -224,7 +224,7 @@ def _confirmed(trial: Trial, group: tuple[str, ...], reduction: str, got: list[s
 def _is_partial(value: Any) -> bool:
     if isinstance(value, list):
         return bool(value) and all(map(_is_partial, value))
-    return isinstance(value, Spec) and not value.dtype.startswith("bool") and value.role not in ("index", "classes", "ordered")
+    return isinstance(value, Spec) and value.dtype.startswith(("float", "complex"))
 
 
 # Stating rules ----------------------------------------------------------------------------------------------
@@ -269,10 +269,12 @@ def _pass_rules(overload: Any, seen: list[Observation]) -> Iterator[Pass]:
 
 
 def _is_general(overload: Any, name: str, value: Any) -> bool:
-    """Return True if a rule may depend on a property: one of position, a word, a flag, or a number that is the default."""
-    if name in features.POSITIONS:
+    """Return True if a rule may depend on a property: one of position, a length, a word, a flag, or a number that is the default."""
+    if name in features.POSITIONS or name.endswith(features.LENGTH):
         return True
     argument = next(one for one in parse(overload.text).arguments if one.name == name)
+    if isinstance(value, tuple) and value and all(isinstance(one, bool) for one in value):
+        return True
     return isinstance(value, (bool, str)) or (not argument.required and features.plain(argument.default) == value)
 
 

@@ -174,19 +174,21 @@ def rules() -> dict[str, Rules]:
 
 
 def rules_of(name: str) -> Rules:
-    """Return the rules of an overload. Cuts that are stated beside the operator replace those found by trying.
+    """Return the rules of an overload: those that are stated beside the operator, then those found by trying.
 
-    An operator for which "gather" is stated has none.
+    The lines "no cuts" and "no passes" state that those found by trying do not hold, "gather" states both.
     """
     from metatensor._core.sharding import stated_rules
 
-    stated = Rules()
+    stated, found = Rules(), rules().get(name, Rules())
     for text in stated_rules(name):
-        if text == "gather":
-            return stated
-        stated = _with(stated, parse_line(text))
-    found = rules().get(name, Rules())
-    return Rules(stated.cuts or found.cuts, stated.passes or found.passes)
+        if text in ("no cuts", "gather"):
+            found = found._replace(cuts=())
+        if text in ("no passes", "gather"):
+            found = found._replace(passes=())
+        if text not in ("no cuts", "no passes", "gather"):
+            stated = _with(stated, parse_line(text))
+    return _with(stated, (*found.cuts, *found.passes))
 
 
 def all_rules() -> Iterator[tuple[str, Rules]]:

@@ -246,6 +246,12 @@ class Trial:
         return found
 
 
+    def passes_kind(self, outcome: Sequence[set[str]]) -> bool:
+        """Return True if results that are reduced are numbers of the kind of the arguments: not integers that depend on floats."""
+        whole = self.whole()
+        return whole is not None and all("same" in one or result.dtype.kind in "fc" for one, result in zip(outcome, whole[1], strict=True))
+
+
 _ODD = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "complex32")
 
 
