@@ -42,6 +42,7 @@ cdef dict _by_value = {}        # overload: the bit set of slots whose numbers' 
 
 
 cdef unsigned long long _last_token = 0
+cdef frozenset _REPLACING = frozenset(("resize_", "resize_as_", "set_"))      # operators that give a tensor other memory
 
 
 cdef inline bint _is_placed(object value):
@@ -328,6 +329,8 @@ cdef object run_distributed(Call* c):
     cdef DistributedTensor viewing
     cdef int i
     if answers_itself(c):
+        if (<Op>c.op).name in _REPLACING:
+            return later("replace_memory")((<Op>c.op).name, [<object>c.args[i] for i in range(ov.nslots)])
         return run(c)
     if recording and c.flags & T_REQUIRES_GRAD:
         result = run_parts(c, True)

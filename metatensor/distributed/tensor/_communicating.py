@@ -136,6 +136,8 @@ def _softmax_backward(local: Local) -> Any:
 
 def _norm_ways(call: Any, results: Sequence[Any]) -> Iterator[Inside]:
     tensor, dim = call.tensors["input", -1], call.arguments.get("dim")
+    if not tensor.dim():
+        return
     dims = range(tensor.dim()) if dim is None or dim == () else dim if isinstance(dim, (tuple, list)) else (dim,)
     for one in dims:
         yield Inside({("input", -1): Shard(one % tensor.dim())}, (Replicate(),), "dim", prod(results[0].shape) * 8)
@@ -166,7 +168,7 @@ def _embedding_ways(call: Any, results: Sequence[Any]) -> Iterator[Inside]:
 def _embedding(local: Local) -> Any:
     name = "indices" if "indices" in local.arguments else "input"
     local.arguments["padding_idx"] = -1 if name == "indices" else None      # it matters to the gradient only
-    return _selected(local, local["weight"], "weight", 0, name, lambda index: index.dim())
+    return _selected(local, "weight", 0, name, lambda index: index.unsqueeze(-1))
 
 
 def _index_ways(call: Any, results: Sequence[Any]) -> Iterator[Inside]:
@@ -175,32 +177,27 @@ def _index_ways(call: Any, results: Sequence[Any]) -> Iterator[Inside]:
 
 
 def _index(local: Local) -> Any:
-    dim, whole = _dim(local.call), local.call.functional.name == "gather"
-    return _selected(local, local["input"], "input", dim, "index", lambda index: None if whole else dim)
+    dim = _dim(local.call)
+    shape = [1] * local["input"].dim()
+    shape[dim] = -1
+    along = local.call.functional.name == "index_select"
+    return _selected(local, "input", dim, "index", lambda index: index.reshape(shape) if along else index)
 
 
-def _selected(local: Local, table: Any, name: str, dim: int, index_name: str, place: Callable[[Any], int | None]) -> Any:
+def _selected(local: Local, name: str, dim: int, index_name: str, shaped: Callable[[Any], Any]) -> Any:
     """Return the elements that the index selects on this process, and zeros for those that others hold.
 
-    ``place`` returns where the dimensions of the index stand in the result, or None if they are those of the result.
+    ``shaped`` gives a tensor like the index a shape that broadcasts with the result.
     """
-    index, count = local[index_name], table.shape[dim]
-    shifted = index - local.offset(name, dim)
+    table, index = local[name], local[index_name]
+    count, shifted = table.shape[dim], index - local.offset(name, dim)
     elsewhere = (shifted < 0) | (shifted >= count)
     if not count:
         shape = list(table.shape)
         shape[dim] = 1
         table = table.new_zeros(shape)
     found = local.run(**{name: table, index_name: shifted.masked_fill(elsewhere, 0)})
-    at = place(index)
-    if at is not None:
-        shape = [1] * found.dim()
-        if at == index.dim():  # an embedding: the dimensions of the index come first
-            shape[: index.dim()] = index.shape
-        else:
-            shape[at] = index.numel()
-        elsewhere = elsewhere.reshape(shape)
-    return found.masked_fill(elsewhere, 0)
+    return found.masked_fill(shaped(elsewhere), 0)
 
 
 # Negative log-likelihood --------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from metatensor._core.sharded import Plan, adopt, in_body, quietly, values_matte
 from metatensor._core.tensor import Tensor
 from metatensor.distributed.tensor._communicating import Inside, inside_ways, run_inside
 from metatensor.distributed.tensor._moving import is_cut, lengths, local_shape, part_shape
-from metatensor.distributed.tensor._running import run_moved
+from metatensor.distributed.tensor._running import _call, run_moved
 from metatensor.distributed.tensor.placement_types import DTensorSpec, Partial, Placement, Replicate, Shard, _StridedShard, interned
 from metatensor.distributed.tensor.sharding import Cut, Pass, features, rules_of
 from metatensor.distributed.tensor.sharding.axes import Axis, Shapes, find_axes
@@ -386,6 +386,9 @@ def _plan(call: CallOnMesh) -> Plan:
         return Plan(python=lambda values, out: run_whole(call, values))
     if call.in_place and call.overload.is_view:
         return Plan(python=lambda values, out: view_in_place(call, values))
+    if call.functional.name in _LAID_OUT:
+        run = lambda arguments: _call(call, {**arguments, "input": _laid_out(arguments["input"], call.specs.get(("input", -1)))})
+        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, f"{call.op.name}: no sharding rule", values, out, _written(call), run))
     if call.overload.flags & operator_flags.RANDOM:
         return Plan(python=random_call(call))
     if call.overload.flags & operator_flags.DATA:
@@ -405,6 +408,17 @@ def _plan(call: CallOnMesh) -> Plan:
         if plan is not None:
             return plan
     raise AssertionError(f"{call.op.name}: the call on whole tensors has no plan")
+
+
+# Operators that read the memory of a tensor.
+_LAID_OUT = frozenset(("as_strided", "as_strided_scatter"))
+
+
+def _laid_out(whole: Any, spec: DTensorSpec | None) -> Any:
+    """Return a whole tensor with the strides that a distributed tensor has, if no elements share memory."""
+    if spec is None or 0 in spec.stride or tuple(spec.stride) == tuple(whole.stride()):
+        return whole
+    return whole.new_empty_strided(spec.shape, spec.stride).copy_(whole)
 
 
 # Operators that run as the operators that are recorded for their gradients.

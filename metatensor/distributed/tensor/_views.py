@@ -12,12 +12,13 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core import errors
-from metatensor._core.sharded import become, same_as, view_of
+from metatensor._core.sharded import DistributedTensor, become, same_as, view_of, wrap
+from metatensor.distributed.tensor._moving import is_cut, moved
 from metatensor.distributed.tensor._planning import call_by_slots
-from metatensor.distributed.tensor.placement_types import Replicate
+from metatensor.distributed.tensor.placement_types import Replicate, interned
 from metatensor.distributed.tensor.sharding import features
 
-__all__ = ["view_again", "write_through", "write_to_view"]
+__all__ = ["replace_memory", "view_again", "write_through", "write_to_view"]
 
 _SCATTERS = {"slice": "slice_scatter", "select": "select_scatter", "diagonal": "diagonal_scatter"}
 _RESHAPES = frozenset("view reshape _unsafe_view _reshape_alias squeeze unsqueeze flatten unflatten".split())
@@ -53,6 +54,24 @@ def write_through(target: Any) -> None:
     _replace(target, same_as(target).clone())
 
 
+def replace_memory(name: str, values: Sequence[Any]) -> Any:
+    """Run `resize_` or `resize_as_`. The elements keep their order, as in a tensor that is not distributed.
+
+    Dimensions that are sharded stay so, if the result has them.
+    """
+    target = values[0]
+    if name == "set_" or not isinstance(target, DistributedTensor):
+        raise NotImplementedError(f"{name}(): the memory of a distributed tensor of shape {list(target.shape)} cannot be replaced")
+    if target.requires_grad:
+        raise RuntimeError(f"{name}(): a tensor that requires gradients cannot be resized")
+    shape = tuple(values[1].shape if name == "resize_as_" else values[1])
+    mesh, whole = target.device_mesh, target.full_tensor().clone(memory_format=mt.contiguous_format).resize_(shape)
+    placements = tuple(one if not is_cut(one) or one.dim < len(shape) else Replicate() for one in target.placements)
+    part = moved(whole, mesh, shape, (Replicate(),) * mesh.ndim, placements)
+    become(target, wrap(part, interned(mesh, placements, shape, whole.stride(), whole.dtype)))
+    return target
+
+
 def _replace(target: Any, changed: Any) -> None:
     base, (op, overload, arguments, position) = view_of(target)
     base.copy_(_replaced(base, changed, op, overload, arguments, position))
@@ -72,17 +91,12 @@ def _replaced(base: Any, part: Any, op: Any, overload: Any, arguments: Sequence[
     if part.numel() > base.numel():
         raise RuntimeError(f"{name}(): several elements of the view of shape {list(part.shape)} share one place in a tensor of shape "
                            f"{list(base.shape)}; clone() it before writing to it")  # fmt: skip
-    return _with_elements(base, part, _positions(base, op, overload, arguments, position))
+    positions = _positions(base, op, overload, arguments, position)
+    return base.reshape(-1).scatter(0, positions, part.reshape(-1)).reshape(base.shape)
 
 
 def _positions(base: Any, op: Any, overload: Any, arguments: Sequence[Any], position: int) -> Any:
-    """Return the positions in the flat base of the elements that the operator selects, as a plain tensor."""
-    numbers = mt.arange(base.numel(), device=base._local_tensor.device).reshape(base.shape)
-    return view_again(numbers, op, overload, arguments, position).reshape(-1)
-
-
-def _with_elements(base: Any, part: Any, positions: Any) -> Any:
-    from metatensor.distributed.tensor._dtensor import DTensor
-
-    spread = DTensor.from_local(positions, base.device_mesh, [Replicate()] * base.device_mesh.ndim)
-    return base.reshape(-1).scatter(0, spread, part.reshape(-1)).reshape(base.shape)
+    """Return the positions in the flat base of the elements that the operator selects."""
+    mesh, numbers = base.device_mesh, mt.arange(base.numel(), device=base._local_tensor.device).reshape(base.shape)
+    spec = interned(mesh, (Replicate(),) * mesh.ndim, numbers.shape, numbers.stride(), numbers.dtype)
+    return view_again(wrap(numbers, spec), op, overload, arguments, position).reshape(-1)

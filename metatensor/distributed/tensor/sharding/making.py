@@ -132,6 +132,8 @@ def cut_outcome(trial: Trial, axis: Axis, partial: tuple[str, ...]) -> tuple[fro
                 got = other.cut(larger, parts, partial)
                 if got is None:
                     return None
+                if not got:
+                    continue
                 found = got if found is None else [a & b for a, b in zip(found, got, strict=True)]
                 if not all(found):
                     return None
@@ -150,6 +152,8 @@ def _empty_parts(trial: Trial, axis: Axis, partial: tuple[str, ...], outcome: tu
         return False
     for parts in ((units, 0), (units - 1, 1, 0)):
         got = trial.cut(axis, parts, partial)
+        if got == []:
+            continue
         if got is None or not all(one & other for one, other in zip(got, _for_each(trial, outcome, len(got)), strict=True)):
             return False
     return True

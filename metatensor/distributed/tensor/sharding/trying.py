@@ -142,7 +142,7 @@ class Trial:
         Returns
         -------
         list of set of str, or None
-            None if the operator fails on a part, or if a result has no join.
+            None if the operator fails on a part, or if a result has no join. The list is empty if the values show nothing.
         """
         whole = self.whole()
         if whole is None:
@@ -167,6 +167,8 @@ class Trial:
             pieces = [part[number] for part in parts]
             dim = axis.outputs[number]
             names = ("cat",) if dim >= 0 else JOINS
+            if dim < 0 and one.size > 1 and len(set(one.reshape(-1).tolist())) == 1:
+                return []  # such as the counts of values outside of all bins
             with np.errstate(all="ignore"):
                 fitting = {name for name in names if equal(_joined(name, pieces, units, dim), one)}
             if not fitting:
