@@ -225,8 +225,7 @@ cdef int _mark(object result) except -1:
 
 cdef int _check_leaf(Call* c, Tensor t) except -1:
     if t.flags & T_INFERENCE and not thread_state().inference:
-        raise RuntimeError(f"{op_name(c)}(): a tensor made in inference mode cannot be changed in place "
-                           "outside it; clone() it first")
+        raise errors.inference_inplace(op_name(c))
     if t.flags & T_REQUIRES_GRAD and not t.flags & T_NONLEAF and thread_state().grad_enabled:
         raise errors.leaf_inplace(op_name(c))
     if t.flags & T_MULTI_VIEW and thread_state().grad_enabled:

@@ -24,7 +24,7 @@ from metatensor._core.rule_node cimport begin, record, record_write
 from metatensor._core.storage cimport Storage, new_storage
 from metatensor._core.tensor cimport Tensor, over_storage, set_layout, set_requires_grad, shape_str
 from metatensor._core.thread cimport ThreadState, thread_state
-from metatensor._core.types cimport MAX_DIMS, T_DISTRIBUTED, T_NONLEAF, T_REQUIRES_GRAD, dim_t
+from metatensor._core.types cimport MAX_DIMS, T_DISTRIBUTED, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from threading import get_ident
 from metatensor._core import errors
 
@@ -347,6 +347,8 @@ cdef object run_distributed(Call* c):
         target = <Tensor>c.args[0]
         if target.flags & T_REQUIRES_GRAD and not target.flags & T_NONLEAF:
             raise errors.leaf_inplace((<Op>c.op).name)
+    if c.variant == IN_PLACE and (<Tensor><object>c.args[0]).flags & T_INFERENCE and not state.inference:
+        raise errors.inference_inplace((<Op>c.op).name)
     state.grad_enabled = False
     try:
         plan = <Plan?>_plan(c, ov)
@@ -433,13 +435,14 @@ cdef object _run_local(Call* c, Overload ov, Plan plan):
     cdef Call f = c[0]
     cdef Tensor local
     cdef int i
-    cdef list held = None, parts
+    cdef list held = [], parts      # what the arguments of the call refer to; another thread may replace the parts
     f.keep = NULL
     f.flags = c.flags & CALLED_AS_METHOD
     for i in range(ov.nslots):
         value = <object>c.args[i]
         if _is_placed(value):
             local = (<DistributedTensor>value).local
+            held.append(local)
             f.args[i] = <PyObject*>local
             f.flags |= local.flags
         elif isinstance(value, Tensor):
@@ -450,7 +453,7 @@ cdef object _run_local(Call* c, Overload ov, Plan plan):
                 local = (<DistributedTensor>one).local if _is_placed(one) else <Tensor>one
                 f.flags |= local.flags
                 parts.append(local)
-            held = [parts] if held is None else [*held, parts]
+            held.append(parts)
             f.args[i] = <PyObject*>parts
     for slot, number in plan.numbers:
         f.args[<int>slot] = <PyObject*>number
