@@ -456,8 +456,31 @@ def test_views_of_leaves_cannot_be_changed():
             leaf[:, 0].mul_(2)
         with pytest.raises(RuntimeError, match="share one place"):
             (leaf * 1).unsqueeze(0).expand(3, 4, 2).mul_(2)
-        with pytest.raises(RuntimeError, match="split"):
-            (leaf * 1).split(2)[0].mul_(2)
+
+    sim.run(run, world_size=2)
+
+
+@pytest.mark.parametrize("share", [1, 2])
+def test_recorded_calls_with_random_placements(share):
+    from distributed.oracle_calls import chosen_records, results
+
+    ops = {"mm", "sum", "nn.functional.cross_entropy", "nn.functional.embedding", "softmax", "norm", "index_put", "sort", "cat", "slice_scatter"}
+    chosen = list(chosen_records(ops, 4))[share - 1 :: 2]
+    problems = [problem for _, _, problem in results(chosen, 1)]
+    assert [one for one in problems if one] == []
+    assert problems.count("") > 10
+
+
+def test_results_that_communicate_inside_are_not_gathered():
+    def run():
+        mesh = init_device_mesh("cpu", (2,))
+        x = distribute_tensor(mt.rand(4, 6, device="cpu"), mesh, [Shard(1)])
+        target = distribute_tensor(mt.tensor([0, 5, 2, -100], device="cpu"), mesh, [Replicate()])
+        assert x.log_softmax(1).placements == (Shard(1),)
+        assert mt.nn.functional.cross_entropy(x, target).placements == (Partial(),)
+        assert mt.nn.functional.embedding(target.clamp(min=0), distribute_tensor(mt.rand(6, 3, device="cpu"), mesh, [Shard(0)])).placements \
+            == (Partial(),)
+        assert mt.linalg.vector_norm(x).placements == (Replicate(),)
 
     sim.run(run, world_size=2)
 

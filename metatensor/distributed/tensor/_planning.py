@@ -384,6 +384,8 @@ def _plan(call: CallOnMesh) -> Plan:
         return Plan(python=lambda values, out: _BY_PARTS[call.overload.qualname](*values))
     if not tensors_returned(call):
         return Plan(python=lambda values, out: run_whole(call, values))
+    if call.arguments.get("max_norm") is not None and "weight" in call.arguments:
+        return Plan(python=lambda values, out: with_rows_scaled(call, values))
     if call.in_place and call.overload.is_view:
         return Plan(python=lambda values, out: view_in_place(call, values))
     if call.functional.name in _LAID_OUT:
@@ -441,6 +443,14 @@ def view_in_place(call: CallOnMesh, values: Sequence[Any]) -> Any:
     """Run an operator such as `squeeze_`, which changes the shape of a tensor."""
     adopt(values[0], call.functional(*values))
     return values[0]
+
+
+def with_rows_scaled(call: CallOnMesh, values: Sequence[Any]) -> Any:
+    """Run a look-up in a table of which the rows are first scaled in place."""
+    arguments = dict(zip(call.arguments, values))
+    weight = arguments["weight"].detach()
+    mt.embedding_renorm_(weight, arguments["input"].reshape(-1), arguments["max_norm"], arguments["norm_type"])
+    return call_by_slots(call.op, call.text, {**arguments, "max_norm": None})
 
 
 def random_call(call: CallOnMesh) -> Any:
