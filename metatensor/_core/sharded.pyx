@@ -343,7 +343,7 @@ cdef object run_distributed(Call* c):
         if viewing.view == COPY_VIEW or (viewing.view == PART_VIEW and (ov.flags & VIEW or (recording and c.flags & T_REQUIRES_GRAD))):
             return later("write_to_view")(<object>c.op, ov, [<object>ov.slots[i].name for i in range(ov.nslots)],
                                           [<object>c.args[i] for i in range(ov.nslots)])
-    if recording and c.variant == IN_PLACE:
+    if recording and (c.variant == IN_PLACE or ov.slots[0].mutated) and _is_placed(<object>c.args[0]):
         target = <Tensor>c.args[0]
         if target.flags & T_REQUIRES_GRAD and not target.flags & T_NONLEAF:
             raise errors.leaf_inplace((<Op>c.op).name)

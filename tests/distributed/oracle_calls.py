@@ -22,12 +22,11 @@ from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
 import metatensor as mt
+from distributed.placed_calls import flat
 from metatensor.distributed import init_process_group, sim
 from metatensor.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
 from metatensor.testing.samples import Spec
 from metatensor.testing.values import from_values, to_values
-
-from distributed.placed_calls import flat
 from oracle import records
 
 WORLD = 4

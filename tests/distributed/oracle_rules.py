@@ -20,13 +20,18 @@ import metatensor as mt
 from metatensor._core.dispatch import bound_arguments
 from metatensor._core.op import operator_flags
 from metatensor.distributed.tensor.sharding import features, rules_of
-from metatensor.distributed.tensor.sharding.making import cut_outcome, make_rules, make_table, pass_outcome, sharded_overloads, with_fine_values
+from metatensor.distributed.tensor.sharding.making import (
+    cut_outcome,
+    make_rules,
+    make_table,
+    pass_outcome,
+    sharded_overloads,
+    with_fine_values,
+)
 from metatensor.distributed.tensor.sharding.samples import described
 from metatensor.distributed.tensor.sharding.table import FILE, HEADER, format_rules
 from metatensor.distributed.tensor.sharding.trying import Trial
-
 from oracle import records
-
 
 SAMPLES = 16  # of each overload, for making the table
 MOST_ELEMENTS = 4000  # of the tensors of a sample
