@@ -390,7 +390,8 @@ def _plan(call: CallOnMesh) -> Plan:
         return Plan(python=lambda values, out: view_in_place(call, values))
     if call.functional.name in _LAID_OUT:
         run = lambda arguments: _call(call, {**arguments, "input": _laid_out(arguments["input"], call.specs.get(("input", -1)))})
-        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, f"{call.op.name}: no sharding rule", values, out, _written(call), run))
+        why = f"{call.op.name}: no sharding rule"
+        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, why, values, out, _written(call), run))
     if call.overload.flags & operator_flags.RANDOM:
         return Plan(python=random_call(call))
     if call.overload.flags & operator_flags.DATA:
@@ -479,7 +480,8 @@ def _of_ways(call: CallOnMesh, chosen: Sequence[Way], results: list[Any]) -> Pla
         return Plan(slots, placed)
     gathers = _gathers(call, chosen)
     run = _run_inside(call, chosen, targets) if inside else None
-    return Plan(python=lambda values, out: run_moved(call, targets, placed, call.fixed | numbers, gathers, values, out, _written(call), run))
+    numbers = call.fixed | numbers
+    return Plan(python=lambda values, out: run_moved(call, targets, placed, numbers, gathers, values, out, _written(call), run))
 
 
 def _run_inside(call: CallOnMesh, chosen: Sequence[Way], targets: Mapping[Key, Any]) -> Callable[[dict[str, Any]], Any]:
