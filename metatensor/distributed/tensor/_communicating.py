@@ -28,7 +28,7 @@ class Inside(NamedTuple):
     apart. ``nbytes`` is how much each process reduces.
     """
 
-    inputs: dict[Key, Placement]
+    inputs: Mapping[Key, Placement]
     outputs: tuple[Placement, ...]
     kind: str
     nbytes: int = 0

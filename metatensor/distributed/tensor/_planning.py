@@ -39,7 +39,7 @@ class Way(NamedTuple):
     results are means over ``axis``. ``inside`` says that the call communicates inside.
     """
 
-    inputs: dict[Key, Placement]
+    inputs: Mapping[Key, Placement]
     outputs: tuple[Placement, ...]
     axis: Axis | None = None
     mean: bool = False

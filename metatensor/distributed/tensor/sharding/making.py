@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from metatensor._core.op import operator_flags
@@ -93,7 +94,7 @@ def _observe_cut(trial: Trial, axis: Axis, shapes: Shapes, results: list[tuple[i
     outcome = cut_outcome(trial, axis, ())
     if outcome == ():
         return None
-    outcomes = {(): outcome}
+    outcomes: dict[tuple[str, ...], tuple[frozenset[str], ...] | None] = {(): outcome}
     if outcome is None or any("cat" not in one for one in outcome):
         for partial in _summands(trial, axis):
             outcomes[partial] = cut_outcome(trial, axis, partial)
@@ -321,7 +322,7 @@ def _agree(part: list[Observation]) -> bool:
     return not any(one.outcomes for one in part) or _common(part) is not None
 
 
-def make_table(more: Mapping[str, Iterable[Sample]]) -> dict[str, Rules]:
+def make_table(more: Mapping[str, Iterable[Sample]] = MappingProxyType({})) -> dict[str, Rules]:
     """Return the rules of all overloads that have any, found by trying. ``more`` has more samples by qualified name."""
     import metatensor.nn.functional  # noqa: F401, defines operators
 
