@@ -143,6 +143,11 @@ def no_kernel(str name not None, device, arguments):
         f"({', '.join(['out', *arguments])}) with @metatensor.library.kernel({name!r}, \"{device.type}\")")
 
 
+def inference_inplace(str name not None):
+    """Return the error for a change of a tensor that was made in inference mode."""
+    return RuntimeError(f"{name}(): a tensor made in inference mode cannot be changed in place outside it; clone() it first")
+
+
 def inplace_shape(str name, Tensor target not None, Tensor result not None):
     """Return the error for an in-place op whose result and target have different shapes."""
     return RuntimeError(f"{name}(): the tensor of shape {shape_str(target)} cannot hold the result, "

@@ -21,7 +21,8 @@ from metatensor._core.tensor cimport (
 )
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_FIXED_VIEW, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_MULTI_VIEW, T_VIEW, dim_t,
+    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_DISTRIBUTED, T_FIXED_VIEW, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
+    T_MULTI_VIEW, T_VIEW, dim_t,
 )
 from metatensor._core import errors
 from metatensor._core.late import later
@@ -224,8 +225,7 @@ cdef int _mark(object result) except -1:
 
 cdef int _check_leaf(Call* c, Tensor t) except -1:
     if t.flags & T_INFERENCE and not thread_state().inference:
-        raise RuntimeError(f"{op_name(c)}(): a tensor made in inference mode cannot be changed in place "
-                           "outside it; clone() it first")
+        raise errors.inference_inplace(op_name(c))
     if t.flags & T_REQUIRES_GRAD and not t.flags & T_NONLEAF and thread_state().grad_enabled:
         raise errors.leaf_inplace(op_name(c))
     if t.flags & T_MULTI_VIEW and thread_state().grad_enabled:
@@ -412,7 +412,10 @@ cdef int _store(Call* c, Overload ov, Tensor target, Tensor result, bint direct)
     """Write the result to `target`: let the kernel write there if `direct`, else copy the result."""
     if ov.flags & COMPOSITE:
         if result is not target:
-            copy_values(target, result)
+            if target.flags & T_DISTRIBUTED:
+                call("copy_", (target, result))
+            else:
+                copy_values(target, result)
     elif <object>c.device is META or target.storage.device is META:
         if not same_sizes(target, result) and not _keeps_shape(ov, target, result):
             _resize_out(c, ov, target, result)
@@ -550,6 +553,8 @@ cdef object _with_out(Call* c, Overload ov, object result):
 
 cdef int _resize_out(Call* c, Overload ov, Tensor out, Tensor spec) except -1:
     """Resize `out` to the shape of the result. Most ops warn if `out` had elements."""
+    if out.flags & T_DISTRIBUTED:
+        raise errors.inplace_shape(op_name(c), out, spec)
     if out.total and not ov.flags & QUIET_OUT:
         warnings.warn(f"{op_name(c)}(): the tensor given as out= has the shape {shape_str(out)} and is resized "
                       f"to {shape_str(spec)}; pass an empty tensor to have it resized", UserWarning, stacklevel=2)

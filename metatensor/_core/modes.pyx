@@ -191,9 +191,9 @@ cdef object run_modes(Call* c):
         if hints.duals and mode.rank == OPERATORS and has_duals(c):
             return run_duals(c)         # the mode also receives the calls that compute the tangents
         if ov.flags & COMPOSITE and not mode.sees(c):
-            return run_body(c) if c.flags & T_DISTRIBUTED else run(c)       # the ops it calls will reach the mode
+            return _run_distributed(c, ov, state) if c.flags & T_DISTRIBUTED else run(c)       # the ops it calls will reach the mode
         if c.flags & T_DISTRIBUTED and mode.rank == OPERATORS and not ov.flags & COMPOSITE:
-            return run_distributed(c)       # operator modes receive the calls on the parts
+            return _run_distributed(c, ov, state)       # operator modes receive the calls on the parts
         if mode.takes_parts or isinstance(mode, TorchDispatchMode) and not state.dispatch_disabled:
             result = run_parts(c, mode.takes_parts)
             if result is not ABSENT:
@@ -206,12 +206,20 @@ cdef object run_modes(Call* c):
     if hints.duals and has_duals(c):
         return run_duals(c)
     if c.flags & T_DISTRIBUTED:
-        return run_body(c) if ov.flags & COMPOSITE else run_distributed(c)
+        return _run_distributed(c, ov, state)
     if c.flags & T_OVERRIDES and not ov.flags & COMPOSITE and not state.dispatch_disabled and not answers_itself(c):
         result = ask_dispatch(c)
         if result is not ABSENT:
             return result
     result = run(c)
+    if state.inference and c.variant == FUNCTIONAL and not ov.mutates:
+        _mark_inference(c, ov, result)
+    return result
+
+
+cdef object _run_distributed(Call* c, Overload ov, ThreadState state):
+    """Run a call with distributed tensors among its arguments."""
+    result = run_body(c) if ov.flags & COMPOSITE else run_distributed(c)
     if state.inference and c.variant == FUNCTIONAL and not ov.mutates:
         _mark_inference(c, ov, result)
     return result

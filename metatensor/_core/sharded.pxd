@@ -23,6 +23,8 @@ cdef class DistributedTensor(Tensor):
     cdef Placed placed
     cdef unsigned long long seen    # of a view: the version of the tensor when it was made or last changed through the view
     cdef ViewKind view              # whether an operator made it as a view of another distributed tensor
+    cdef DistributedTensor viewed   # of a view: the other tensor
+    cdef tuple again                # of a view: the operator, its overload, its other arguments, and which of its results it is, or -1
 
 
 cdef class Plan:

@@ -13,17 +13,18 @@ from cpython.object cimport PyObject
 from metatensor._core.dispatch cimport dispatch, run
 from metatensor._core.dtype cimport default_float
 from metatensor._core.graph cimport Node
+from metatensor._core.history cimport set_node
 from metatensor._core.late import later
 from metatensor._core.layout cimport copy_dims
 from metatensor._core.op cimport (
-    HOST, IN_PLACE, K_FLOAT, K_GENERATOR, K_OPERAND, K_SCALAR, K_TENSORS, NO_GRAD, VIEW, WITH_OUT, Call, Op, Overload, make_returns,
+    FUNCTIONAL, HOST, IN_PLACE, K_FLOAT, K_GENERATOR, K_OPERAND, K_SCALAR, K_TENSORS, NO_GRAD, VIEW, WITH_OUT, Call, Op, Overload, make_returns,
 )
 from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, answers_itself, run_parts
 from metatensor._core.rule_node cimport begin, record, record_write
 from metatensor._core.storage cimport Storage, new_storage
 from metatensor._core.tensor cimport Tensor, over_storage, set_layout, set_requires_grad, shape_str
 from metatensor._core.thread cimport ThreadState, thread_state
-from metatensor._core.types cimport MAX_DIMS, T_DISTRIBUTED, T_NONLEAF, T_REQUIRES_GRAD, dim_t
+from metatensor._core.types cimport MAX_DIMS, T_DISTRIBUTED, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from threading import get_ident
 from metatensor._core import errors
 
@@ -41,6 +42,7 @@ cdef dict _by_value = {}        # overload: the bit set of slots whose numbers' 
 
 
 cdef unsigned long long _last_token = 0
+cdef frozenset _REPLACING = frozenset(("resize_", "resize_as_", "set_"))      # operators that give a tensor other memory
 
 
 cdef inline bint _is_placed(object value):
@@ -130,6 +132,29 @@ def adopt(DistributedTensor target not None, DistributedTensor source not None):
     cdef Tensor whole = source.placed.whole
     set_layout(target, whole.ndim, whole.sizes, whole.strides, 0)
     target.local, target.placed = source.local, source.placed
+
+
+def become(DistributedTensor target not None, DistributedTensor source not None):
+    """Make `target` the tensor that `source` is: its part, placements, storage, history, and what it is a view of."""
+    adopt(target, source)
+    target.storage, target.dtype = source.storage, source.dtype
+    target.view, target.viewed, target.again, target.seen = source.view, source.viewed, source.again, source.seen
+    if source.node != NULL:
+        set_node(target, <Node>source.node, source.output)
+
+
+def same_as(DistributedTensor t not None):
+    """Return another object for the same tensor, with its history."""
+    cdef DistributedTensor made = _wrap(t.local, t.placed)
+    made.flags = t.flags
+    become(made, t)
+    return made
+
+
+def view_of(DistributedTensor t not None):
+    """Return the distributed tensor of which `t` is a view, and how it was made: the operator, its overload, its other arguments,
+    and which of its results it is, or -1. None for the tensor if `t` is no view."""
+    return t.viewed, t.again
 
 
 def data_of(DistributedTensor t not None):
@@ -301,21 +326,29 @@ cdef object run_distributed(Call* c):
     cdef bint recording = state.grad_enabled, grad
     cdef Node node = None
     cdef Tensor target
+    cdef DistributedTensor viewing
+    cdef int i
     if answers_itself(c):
+        if (<Op>c.op).name in _REPLACING:
+            return later("replace_memory")((<Op>c.op).name, [<object>c.args[i] for i in range(ov.nslots)])
         return run(c)
     if recording and c.flags & T_REQUIRES_GRAD:
         result = run_parts(c, True)
         if result is not ABSENT:
             return result
     grad = recording and c.flags & T_REQUIRES_GRAD and not ov.flags & (NO_GRAD | HOST)
-    if recording:
-        _check_views(c, ov)
+    _refresh_views(c, ov, state)
     if (c.variant == IN_PLACE or ov.slots[0].mutated) and _is_placed(<object>c.args[0]):
-        _check_view(c, <DistributedTensor>c.args[0], recording)
-    if recording and c.variant == IN_PLACE:
+        viewing = <DistributedTensor><object>c.args[0]
+        if viewing.view == COPY_VIEW or (viewing.view == PART_VIEW and (ov.flags & VIEW or (recording and c.flags & T_REQUIRES_GRAD))):
+            return later("write_to_view")(<object>c.op, ov, [<object>ov.slots[i].name for i in range(ov.nslots)],
+                                          [<object>c.args[i] for i in range(ov.nslots)])
+    if recording and (c.variant == IN_PLACE or ov.slots[0].mutated) and _is_placed(<object>c.args[0]):
         target = <Tensor>c.args[0]
         if target.flags & T_REQUIRES_GRAD and not target.flags & T_NONLEAF:
             raise errors.leaf_inplace((<Op>c.op).name)
+    if c.variant == IN_PLACE and (<Tensor><object>c.args[0]).flags & T_INFERENCE and not state.inference:
+        raise errors.inference_inplace((<Op>c.op).name)
     state.grad_enabled = False
     try:
         plan = <Plan?>_plan(c, ov)
@@ -333,6 +366,8 @@ cdef object run_distributed(Call* c):
     elif c.variant == WITH_OUT:
         for one in <object>c.out if isinstance(<object>c.out, (tuple, list)) else (<object>c.out,):
             (<Tensor>one).storage.version += 1
+            if (<DistributedTensor>one).view == COPY_VIEW:
+                later("write_through")(one)
         return <object>c.out
     elif ov.mutates and result is <object>c.args[0]:
         (<Tensor>result).storage.version += 1
@@ -340,52 +375,53 @@ cdef object run_distributed(Call* c):
             record(c, ov, result)
     elif grad and result is not <object>c.args[0]:
         record(c, ov, result)
-    if ov.flags & VIEW and _is_placed(<object>c.args[0]):
+    if ov.flags & VIEW and c.variant == FUNCTIONAL and _is_placed(<object>c.args[0]):
+        i = 0
         for one in result if isinstance(result, (list, tuple)) else (result,):
             if one is not <object>c.args[0] and _is_placed(one):
-                _link_view(<DistributedTensor>one, <DistributedTensor>c.args[0], ov, <Plan>plan)
+                _link_view(<DistributedTensor>one, <DistributedTensor>c.args[0], c, ov, <Plan>plan, i if one is not result else -1)
+            i += 1
     return result
 
 
-cdef int _link_view(DistributedTensor t, DistributedTensor base, Overload ov, Plan plan) except -1:
+cdef int _link_view(DistributedTensor t, DistributedTensor base, Call* c, Overload ov, Plan plan, int position) except -1:
     """Note that an operator returned `t` as a view of `base`."""
+    cdef int i
     if not ov.flags & NO_GRAD:
         t.view = PART_VIEW if plan.python is None else COPY_VIEW
+        t.viewed = base
+        t.again = (<object>c.op, ov, [<object>c.args[i] for i in range(1, ov.nslots)], position)
     if t.view != COPY_VIEW:
         t.storage = base.storage    # of no bytes; its version counts the writes to all tensors that share the part
-        t.seen = t.storage.version
+    t.seen = base.storage.version
     return 0
 
 
-cdef int _check_views(Call* c, Overload ov) except -1:
-    """Raise an error if an argument is a view of a tensor that was changed since: its history would lack the change."""
+cdef int _refresh_views(Call* c, Overload ov, ThreadState state) except -1:
+    """Make the views among the arguments again whose tensors were changed since."""
     cdef int i
     for i in range(ov.nslots):
         value = <object>c.args[i]
         if _is_placed(value):
-            _check_seen(c, <DistributedTensor>value)
+            _refresh(<DistributedTensor>value, state)
         elif isinstance(value, list):
             for one in <list>value:
                 if _is_placed(one):
-                    _check_seen(c, <DistributedTensor>one)
+                    _refresh(<DistributedTensor>one, state)
     return 0
 
 
-cdef inline int _check_seen(Call* c, DistributedTensor t) except -1:
-    if t.view == PART_VIEW and t.seen != t.storage.version:
-        raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor of shape {shape_str(t)} cannot be used while "
-                                  "gradients are recorded after the tensor was written to; make the view again")
-    return 0
-
-
-cdef int _check_view(Call* c, DistributedTensor target, bint recording) except -1:
-    """Raise an error if a change of the target in place would not reach the tensor of which it is a view, or its history."""
-    if target.view == COPY_VIEW:
-        raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor, of shape {shape_str(target)}, cannot be changed "
-                                  "in place, because the tensor had to be redistributed for it; use an operator that returns a new tensor")
-    if target.view == PART_VIEW and recording and c.flags & T_REQUIRES_GRAD:
-        raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor, of shape {shape_str(target)}, cannot be changed "
-                                  "in place while gradients are recorded; use an operator that returns a new tensor, or no_grad()")
+cdef int _refresh(DistributedTensor t, ThreadState state) except -1:
+    cdef bint recording = state.grad_enabled
+    if t.view == NO_VIEW or (t.view == PART_VIEW and not recording):
+        return 0
+    _refresh(t.viewed, state)
+    if t.seen != t.viewed.storage.version:
+        state.grad_enabled = True       # the history that it gets is needed when gradients are recorded again
+        try:
+            become(t, later("view_again")(t.viewed, *t.again))
+        finally:
+            state.grad_enabled = recording
     return 0
 
 
@@ -399,13 +435,14 @@ cdef object _run_local(Call* c, Overload ov, Plan plan):
     cdef Call f = c[0]
     cdef Tensor local
     cdef int i
-    cdef list held = None, parts
+    cdef list held = [], parts      # what the arguments of the call refer to; another thread may replace the parts
     f.keep = NULL
     f.flags = c.flags & CALLED_AS_METHOD
     for i in range(ov.nslots):
         value = <object>c.args[i]
         if _is_placed(value):
             local = (<DistributedTensor>value).local
+            held.append(local)
             f.args[i] = <PyObject*>local
             f.flags |= local.flags
         elif isinstance(value, Tensor):
@@ -416,7 +453,7 @@ cdef object _run_local(Call* c, Overload ov, Plan plan):
                 local = (<DistributedTensor>one).local if _is_placed(one) else <Tensor>one
                 f.flags |= local.flags
                 parts.append(local)
-            held = [parts] if held is None else [*held, parts]
+            held.append(parts)
             f.args[i] = <PyObject*>parts
     for slot, number in plan.numbers:
         f.args[<int>slot] = <PyObject*>number

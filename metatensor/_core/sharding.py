@@ -13,7 +13,8 @@ _stated: dict[str, list[str]] = {}
 def sharding(name: str, *lines: str) -> None:
     """State rules of an overload, given by its qualified name. They are preferred to those found by trying.
 
-    The line "gather" states that the operator runs on gathered tensors.
+    The line "no cuts" states that the cuts found by trying do not hold, "no passes" that nothing passes reductions on, and "gather"
+    states both: the operator runs on gathered tensors.
     """
     _stated.setdefault(name, []).extend(lines)
 

@@ -18,6 +18,7 @@ from metatensor.ops.spatial cimport (
 
 from metatensor._core.gradients import gradient
 from metatensor._core.gradients import recorded_as
+from metatensor._core.sharding import sharding
 
 
 # Slots of the arguments. The schemas order them differently.
@@ -342,6 +343,8 @@ define("convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int
        "bool transposed, int[] output_padding, int groups) -> Tensor", convolution, FUNCTION_ONLY,
        "Convolution, or transposed convolution if `transposed`, over as many spatial dimensions (1 to 3) as `weight` "
        "has.")
+for _name in ("convolution", "nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.conv3d"):
+    sharding(_name, "cut input -> cat where first=True")        # the batch; the channels are dimensions of the weight, too
 define("conv_tbc(Tensor input, Tensor weight, Tensor bias, int pad=0) -> Tensor", conv_tbc, FUNCTION_ONLY,
        "Convolution over time of `input` (T, B, C) with `weight` (K, C, C_out) and `bias` (C_out,). `pad` zeros are "
        "added at both ends of the time dimension.")

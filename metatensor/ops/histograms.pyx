@@ -14,6 +14,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_IN
 from metatensor.ops.operands cimport refuse
 
 from metatensor._core import errors
+from metatensor._core.sharding import sharding
 
 
 # Checks -------------------------------------------------------------------------------------
@@ -130,6 +131,8 @@ cdef object histogram_count_meta(Call* c):
 define("histc(Tensor input, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", histc_meta, OUT | EXACT_OUT | NO_GRAD,
        "Number of elements in each of `bins` bins of equal width from `min` to `max`, in the dtype of `input`. If "
        "`min` equals `max`, the bins cover the range of the data.")
+sharding("histogram", "no passes")        # the sums of bins are no bins
+sharding("_histogramdd_from_bin_tensors", "gather")
 define("histogram(Tensor input, Tensor bins, *, Tensor? weight=None, bool density=False) "
        "-> (Tensor hist, Tensor bin_edges)", histogram_meta, OUT | EXACT_OUT,
        "Number of elements, or sum of their `weight`, in each bin, and the bin edges. `bins` is a vector of edges, or "

@@ -8,7 +8,7 @@ from metatensor._core.storage cimport has_values
 from metatensor._core.memory cimport Scope, pause_tracking, resume_tracking
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.thread cimport hints
-from metatensor._core.types cimport KIND_INT, MAX_DIMS, T_OVERRIDES, dim_t
+from metatensor._core.types cimport KIND_INT, MAX_DIMS, T_DISTRIBUTED, T_OVERRIDES, dim_t
 from metatensor.ops.values cimport tensor_of
 
 import warnings
@@ -127,7 +127,7 @@ cdef int _read_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index) exce
     if code == BOOL or code == U8:
         warn_of_bytes(index)
         if index.ndim == 0:
-            if not has_values(index.storage) and not hints.modes:
+            if not has_values(index.storage) and not hints.modes and not index.flags & T_DISTRIBUTED:
                 raise unknown_mask(index)
             try:
                 chosen = bool(index.item())

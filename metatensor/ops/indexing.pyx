@@ -94,7 +94,7 @@ cdef object _expand_masks(Steps* s, list tensors):
             indices.append(index)
             dims.append(s.dims[k])
             continue
-        if not has_values(index.storage) and not hints.modes:
+        if not has_values(index.storage) and not hints.modes and not index.flags & T_DISTRIBUTED:
             raise unknown_mask(index)
         try:
             positions = call("nonzero", (index,))

@@ -98,7 +98,6 @@ for _name in ("nn.functional.ctc_loss", "nn.functional.ctc_loss.ints"):
     recorded_as(_name, "ctc.ctc_loss")
 define("_multilabel_margin_loss_forward(Tensor input, Tensor target, str reduction) -> (Tensor, Tensor)", multilabel_forward, FUNCTION_ONLY,
        "Like `multilabel_margin_loss`, but also returns a mask of the classes that are targets.")
-sharding("_multilabel_margin_loss_forward", "gather")    # gradients of random placements were wrong; the cause is not known
 gradient("_multilabel_margin_loss_forward", node="MultilabelMarginLossBackward0", outputs=(0,),
          input=lambda grad, input, target, reduction, result1: ops.multilabel_margin_loss_backward(grad, input, target, reduction, result1))
 recorded_as("nn.functional.multilabel_margin_loss",

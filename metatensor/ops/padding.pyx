@@ -10,6 +10,7 @@ from metatensor.ops.operands cimport refuse
 from metatensor.ops.spatial cimport dims_str, fail, fail_slot, on_cpu
 from metatensor._core.gradient_parts import Bodies
 from metatensor._core.gradients import functional, gradient, ops, recorded_as
+from metatensor._core.sharding import sharding
 
 _of = Bodies("views")
 
@@ -206,6 +207,8 @@ define("constant_pad_nd(Tensor input, int[] pad, Scalar value=0) -> Tensor", con
        "Pad the trailing dimensions with `value`. `pad` holds pairs (before, after), last dimension first. Negative "
        "values crop.")
 gradient("constant_pad_nd", input=lambda grad, pad: ops.constant_pad_nd(grad, [-n for n in pad]))
+for _name in ("nn.functional.pad", "constant_pad_nd"):     # not the dimensions that may be padded
+    sharding(_name, "no cuts", *(f"cut input -> cat where pad_length={2 * n}, batch{n}=True" for n in (1, 2, 3, 4, 5)))
 define("nn.functional.pixel_shuffle(Tensor input, int upscale_factor) -> Tensor", pixel_shuffle, FUNCTION_ONLY,
        "Move channels to space: (..., C * r * r, H, W) becomes (..., C, H * r, W * r), where r is `upscale_factor`.")
 gradient("nn.functional.pixel_shuffle", linear="input", node="PixelShuffleBackward0",

@@ -15,6 +15,7 @@ from metatensor._core.types cimport (
     FORMAT_CHANNELS_LAST_3D, FORMAT_CONTIGUOUS, KIND_BOOL, KIND_FLOAT, KIND_INT, T_RETRIED, dim_t,
 )
 from metatensor._core.random cimport take_ticket
+from metatensor._core.sharding import sharding
 from metatensor.ops.spatial cimport (
     FLOATS, INTS, LONGS, Image, dims_str, fail, fail_slot, image_format, need_dtype, new_image, on_cpu,
     read_image, spatial_arg,
@@ -525,3 +526,11 @@ define(f"nn.functional.max_unpool2d({_unpool.format(n=2)}) -> Tensor", max_unpoo
        "Write the maxima selected by `max_pool2d` to their original indices in a larger output of zeros.")
 define(f"nn.functional.max_unpool3d({_unpool.format(n=3)}) -> Tensor", max_unpool3d, FUNCTION_ONLY,
        "Write the maxima selected by `max_pool3d` to their original indices in a larger output of zeros.")
+
+# Windows reach across the borders of parts, and indices count the elements of whole images, so only other dimensions are cut.
+for _n in (1, 2, 3):
+    sharding(f"nn.functional.avg_pool{_n}d", "no cuts", f"cut input -> cat no empty parts where batch{_n}=True")
+    sharding(f"nn.functional.adaptive_max_pool{_n}d", "no cuts", f"cut input -> cat no empty parts where batch{_n}=True",
+             f"cut input -> cat, cat no empty parts where batch{_n}=True")
+    sharding(f"nn.functional.adaptive_max_pool{_n}d_with_indices", "no cuts", f"cut input -> cat, cat no empty parts where batch{_n}=True")
+sharding("adaptive_max_pool1d", "no cuts", "cut input -> cat, cat no empty parts where batch1=True")

@@ -10,7 +10,7 @@ from metatensor._core.op cimport (
 from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.thread cimport hints
-from metatensor._core.types cimport FORMAT_PRESERVE, MAX_DIMS, dim_t
+from metatensor._core.types cimport FORMAT_PRESERVE, MAX_DIMS, T_DISTRIBUTED, dim_t
 from metatensor.ops.factory cimport fresh_like, make_like
 from metatensor.ops.view cimport dims_tuple, reshape_to
 
@@ -97,7 +97,7 @@ cdef object interleave_int_body(Call* c):
 
 cdef dim_t _sum_of(Call* c, Tensor repeats) except -1:
     cdef dim_t total = 0, n
-    if not has_values(repeats.storage) and not hints.modes:
+    if not has_values(repeats.storage) and not hints.modes and not repeats.flags & T_DISTRIBUTED:
         raise data_dependent(op_name(c), repeats.storage.device, repeats.shape)
     try:
         values = repeats.flatten().tolist()

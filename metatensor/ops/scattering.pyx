@@ -16,6 +16,7 @@ from metatensor.ops.pointwise cimport elementwise_like
 from metatensor._core.errors import meta_copy
 from metatensor._core.gradient_parts import Bodies
 from metatensor._core.gradients import gradient, ops
+from metatensor._core.sharding import sharding
 
 _of = Bodies("positions")
 
@@ -276,6 +277,7 @@ define("put(Tensor input, Tensor index, Tensor source, bool accumulate=False) ->
 gradient("put", linear="input+source",
          input=lambda grad, index, accumulate: grad if accumulate else grad.put(index, grad.new_zeros(index.shape)),
          source=lambda grad, index, source: grad.take(index).reshape(source.shape))
+sharding("masked_scatter", "no cuts")     # the elements of the source follow each other
 define("masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor", masked_scatter_meta, INPLACE | NO_OVERLAP,
        "Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` "
        "are broadcast together.")

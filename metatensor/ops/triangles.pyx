@@ -11,6 +11,7 @@ from metatensor.ops.operands cimport refuse
 from metatensor.ops.view cimport reshape_to
 from metatensor._core.gradient_parts import Bodies
 from metatensor._core.gradients import gradient, recorded_as
+from metatensor._core.sharding import sharding
 
 _of = Bodies("views")
 
@@ -67,6 +68,8 @@ cdef object diagflat_body(Call* c):
 define("tril(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT | EXACT_OUT,
        "Lower triangle of matrices (..., n, m): the elements on and below diagonal `diagonal`, with 0 above it.")
 gradient("tril", linear="input", input=lambda grad, diagonal: grad.tril(diagonal))
+for _name in ("tril", "triu"):
+    sharding(_name, "no cuts", "cut input -> cat where batch2=True")
 define("triu(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT | EXACT_OUT,
        "Upper triangle of matrices (..., n, m): the elements on and above diagonal `diagonal`, with 0 below it.")
 gradient("triu", linear="input", input=lambda grad, diagonal: grad.triu(diagonal))

@@ -76,9 +76,12 @@ cdef object embedding_backward(Call* c):
 define("_max_pool_backward(Tensor grad_output, Tensor input, Tensor indices, int n) -> Tensor", like_pooled, FUNCTION_ONLY,
        "Gradient of max pooling over the last `n` dimensions.")
 # The indices count the elements of the pooled dimensions, which therefore stay whole.
-sharding("_max_pool_backward", *(f"cut grad_output, indices, input -> cat where n={n}, batch{n}=True" for n in (1, 2, 3)))
+sharding("_max_pool_backward", "no cuts", *(f"cut grad_output, indices, input -> cat where n={n}, batch{n}=True" for n in (1, 2, 3)))
 define("_avg_pool_backward(Tensor grad_output, Tensor input, int[] kernel_size, int[] stride, int[] padding, bool count_include_pad, "
        "int? divisor_override) -> Tensor", like_averaged, FUNCTION_ONLY, "Gradient of average pooling.")
+sharding("_avg_pool_backward", "no cuts",
+         *(f"cut grad_output, input -> cat where kernel_size_length={n}, batch{n}=True" for n in (1, 2, 3)))
+sharding("_adaptive_avg_pool_backward", "no cuts", *(f"cut grad_output, input -> cat where n={n}, batch{n}=True" for n in (1, 2, 3)))
 define("_adaptive_avg_pool_backward(Tensor grad_output, Tensor input, int n) -> Tensor", like_averaged, FUNCTION_ONLY,
        "Gradient of adaptive average pooling over the last `n` dimensions.")
 define("_upsample_backward(Tensor grad_output, int[] input_size, any? scale_factor, str mode, bool? align_corners, "
@@ -136,7 +139,6 @@ cdef object grid_sampler_backward(Call* c):
 
 define("_grid_sampler_backward(Tensor grad_output, Tensor input, Tensor grid, str mode, str padding_mode, bool align_corners, "
        "bool[] output_mask) -> (Tensor, Tensor)", grid_sampler_backward, FUNCTION_ONLY, "Gradients of `grid_sample`.")
-sharding("_grid_sampler_backward", "gather")    # gradients of random placements were wrong; the cause is not known
 recorded_as("_grid_sampler_backward", "sampling.grid_sampler_backward")
 gradient("nn.functional.grid_sample", node="sampling.grid_node", joint="sampling.grid_sample_gradients", input=True, grid=True)
 for _name in ("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"):

@@ -410,17 +410,77 @@ def test_any_placements_give_the_values_of_the_plain_call(name):
             assert check(op, overload, sample, shape, 10 * number + seed, differentiable(overload)) in ("", "skipped")
 
 
-def test_changes_of_views_in_place():
+WRITES = {
+    "columns": lambda x, y: x[:, 0].mul_(3), "rows": lambda x, y: x[1:3].add_(y[1:3]), "flat": lambda x, y: x.view(8).mul_(2),
+    "view of a view": lambda x, y: x.t()[0].copy_(y[:, 1]), "diagonal": lambda x, y: x.diagonal().zero_(),
+    "assignment": lambda x, y: x.__setitem__((slice(None), 1), y[:, 0]), "squeezed": lambda x, y: x[:, :1].squeeze_(-1).mul_(y[:, 0]),
+    "a part of several": lambda x, y: x.split(2)[1].mul_(y[:2]), "out": lambda x, y: mt.mul(y.detach()[:, 0], 2, out=x.detach()[:, 0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("recording", [False, True])
+def test_changes_of_views_in_place(name, recording):
+    write = WRITES[name]
+    if name == "a part of several" and recording:
+        write = WRITES["rows"]
+
+    def outcome(place):
+        first, second = mt.arange(8.0, dtype=mt.float64, device="cpu").reshape(4, 2), mt.linspace(1, 2, 8, dtype=mt.float64).reshape(4, 2)
+        leaves = [place(one).requires_grad_(recording) for one in (first, second)]
+        x, y = leaves[0] * 2, leaves[1] * 1
+        seen = x[:, 0], x.view(8)       # other views see the change
+        with mt.set_grad_enabled(recording and name != "out"):
+            write(x, y)
+        results = [x, *(one * 1 for one in seen)]
+        if recording:
+            results += mt.autograd.grad(sum((one * one).sum() for one in results), leaves, allow_unused=True)
+        return [None if one is None else one.full_tensor() if isinstance(one, DTensor) else one for one in results]
+
+    expected = outcome(lambda one: one)
+
     def run():
         mesh = init_device_mesh("cpu", (2,))
-        y = distribute_tensor(mt.arange(8.0, device="cpu").reshape(4, 2), mesh, [Shard(0)])
-        y[:, 0].mul_(3)
-        assert y.full_tensor()[:, 0].tolist() == [0, 6, 12, 18]
-        z = y.detach().requires_grad_() * 2
-        with pytest.raises(NotImplementedError, match="while gradients are recorded"):
-            z[:, 0].mul_(3)
-        with pytest.raises(NotImplementedError, match="redistributed"):
-            distribute_tensor(mt.arange(8.0, device="cpu").reshape(4, 2), mesh, [Shard(1)]).view(8).mul_(2)
+        for placement in (Replicate(), Shard(0), Shard(1), Partial()):
+            found = outcome(lambda one: distribute_tensor(one, mesh, [placement]))
+            for got, wanted in zip(found, expected):
+                assert got is wanted or mt.allclose(got, wanted), placement
+
+    sim.run(run, world_size=2)
+
+
+def test_views_of_leaves_cannot_be_changed():
+    def run():
+        leaf = distribute_tensor(mt.ones(4, 2, device="cpu"), init_device_mesh("cpu", (2,)), [Shard(1)]).requires_grad_()
+        with pytest.raises(RuntimeError, match="leaf"):
+            leaf[:, 0].mul_(2)
+        with pytest.raises(RuntimeError, match="share one place"):
+            (leaf * 1).unsqueeze(0).expand(3, 4, 2).mul_(2)
+
+    sim.run(run, world_size=2)
+
+
+@pytest.mark.parametrize("share", [1, 2])
+def test_recorded_calls_with_random_placements(share):
+    from distributed.oracle_calls import chosen_records, results
+
+    ops = {"mm", "sum", "nn.functional.cross_entropy", "nn.functional.embedding", "softmax", "norm", "index_put", "sort", "cat"}
+    chosen = list(chosen_records(ops, 4))[share - 1 :: 2]
+    problems = [problem for _, _, problem in results(chosen, 1)]
+    assert [one for one in problems if one] == []
+    assert problems.count("") > 10
+
+
+def test_results_that_communicate_inside_are_not_gathered():
+    def run():
+        mesh = init_device_mesh("cpu", (2,))
+        x = distribute_tensor(mt.rand(4, 600, device="cpu"), mesh, [Shard(1)])
+        target = distribute_tensor(mt.tensor([0, 5, 2, -100], device="cpu"), mesh, [Replicate()])
+        assert x.log_softmax(1).placements == (Shard(1),)
+        assert mt.nn.functional.cross_entropy(x, target).placements == (Partial(),)
+        table = distribute_tensor(mt.rand(6, 3, device="cpu"), mesh, [Shard(0)])
+        assert mt.nn.functional.embedding(target.clamp(min=0), table).placements == (Partial(),)
+        assert mt.linalg.vector_norm(x).placements == (Replicate(),)
 
     sim.run(run, world_size=2)
 
@@ -450,8 +510,7 @@ def test_writes_to_what_shares_a_part():
         y = leaf * 1
         view = y.view(8)
         y.mul_(2)
-        with pytest.raises(NotImplementedError, match="make the view again"):
-            view.sum()
+        assert view.sum().full_tensor() == 2 * (mt.arange(8.0).sum() * 1)
         mean, var = (distribute_tensor(t, mesh, [Replicate()]) for t in (mt.zeros(2, device="cpu"), mt.ones(2, device="cpu")))
         mt.nn.functional.batch_norm(values(), mean, var, training=True)
         plain = mt.zeros(2, device="cpu"), mt.ones(2, device="cpu")

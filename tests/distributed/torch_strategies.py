@@ -106,7 +106,7 @@ def dims_that_rules_cut(op, overload, sample):
         for rule in rules_of(overload.qualname).cuts:
             joins = rule.joins * len(results) if trial.returns_list else rule.joins
             fits = len(joins) == len(results) and all((join == "cat") == (dim >= 0) for join, dim in zip(joins, axis.outputs))
-            if rule.members == names and fits and all(properties.get(name) == value for name, value in rule.where):
+            if rule.members == names and fits and rule.holds(properties):
                 found |= {(place.name, place.item, place.dim) for place in axis.dims}
     return found
 

@@ -158,27 +158,27 @@ def _reduce(local: Any, mesh: Any, dim: int, reduction: str) -> Any:
     if local.dtype.is_complex and reduction == "product":  # which all_reduce does not offer
         parts = collectives.wait_tensor(collectives.all_gather_tensor(local.contiguous().unsqueeze(0), 0, mesh.get_group(dim)))
         return parts.prod(0)
-    return _with_numbers(local, lambda one: collectives.wait_tensor(collectives.all_reduce(one, reduction, mesh.get_group(dim))))
+    return _with_numbers(local, reduction, lambda one, how: collectives.wait_tensor(collectives.all_reduce(one, how, mesh.get_group(dim))))
 
 
-def _with_numbers(local: Any, reduce: Any) -> Any:
-    """Call ``reduce`` with a tensor that can be reduced: booleans are passed as integers."""
+def _with_numbers(local: Any, reduction: str, reduce: Any) -> Any:
+    """Call ``reduce`` with a tensor that can be reduced, and the reduction. A sum of booleans is True where any of them is."""
     if local.dtype is mt.bool:
-        return reduce(local.to(mt.uint8)).to(mt.bool)
-    return reduce(local.contiguous())
+        return reduce(local.to(mt.uint8), {"sum": "max", "product": "min"}.get(reduction, reduction)).to(mt.bool)
+    return reduce(local.contiguous(), reduction)
 
 
 def _reduce_scatter(local: Any, mesh: Any, dim: int, reduction: str, cut: int) -> Any:
     size, length = mesh.size(dim), local.shape[cut]
     own = lengths(length, size)
 
-    def reduce(one: Any) -> Any:
+    def reduce(one: Any, how: str) -> Any:
         given = _padded(one, cut, own[0] * size)
-        return collectives.wait_tensor(collectives.reduce_scatter_tensor(given, reduction, cut, mesh.get_group(dim)))
+        return collectives.wait_tensor(collectives.reduce_scatter_tensor(given, how, cut, mesh.get_group(dim)))
 
     if not length:
         return local
-    found = _with_numbers(local, reduce)
+    found = _with_numbers(local, reduction, reduce)
     here = observed(lambda rank: own[_index(mesh, dim, rank)])
     return found if here == own[0] else found.narrow(cut, 0, here).clone(memory_format=mt.contiguous_format)
 

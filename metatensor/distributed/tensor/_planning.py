@@ -8,7 +8,7 @@ that moves the fewest bytes. Running on whole tensors is always possible.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from math import prod
@@ -19,11 +19,13 @@ import metatensor as mt
 from metatensor._core.op import operator_flags
 from metatensor._core.sharded import Plan, adopt, in_body, quietly, values_matter
 from metatensor._core.tensor import Tensor
+from metatensor.distributed.tensor._communicating import Inside, inside_ways, run_inside
 from metatensor.distributed.tensor._moving import is_cut, lengths, local_shape, part_shape
-from metatensor.distributed.tensor._running import run_moved
+from metatensor.distributed.tensor._running import _call, run_moved
 from metatensor.distributed.tensor.placement_types import DTensorSpec, Partial, Placement, Replicate, Shard, _StridedShard, interned
 from metatensor.distributed.tensor.sharding import Cut, Pass, features, rules_of
 from metatensor.distributed.tensor.sharding.axes import Axis, Shapes, find_axes
+from metatensor.rules.gradients import losses
 
 __all__ = ["CallOnMesh", "Way", "plan_distributed", "prepare_distributed"]
 
@@ -34,14 +36,15 @@ class Way(NamedTuple):
     """How a call runs on one mesh dimension.
 
     ``inputs`` gives the placement of each tensor argument; those that it lacks are replicated. ``mean`` says that the
-    results are means over ``axis``.
+    results are means over ``axis``. ``inside`` says that the call communicates inside.
     """
 
-    inputs: dict[Key, Placement]
+    inputs: Mapping[Key, Placement]
     outputs: tuple[Placement, ...]
     axis: Axis | None = None
     mean: bool = False
     rule: Cut | Pass | None = None
+    inside: Inside | None = None
 
 
 class CallOnMesh:
@@ -213,6 +216,7 @@ def _functional_name(overload: Any) -> str:
 def ways(call: CallOnMesh, results: list[Any]) -> Iterator[Way]:
     """Yield the ways to run a call on a mesh dimension. The first uses whole tensors."""
     yield Way({}, (Replicate(),) * len(results))
+    yield from (Way(one.inputs, one.outputs, inside=one) for one in inside_ways(call, results))
     rules = rules_of(call.overload.qualname)
     if not rules:
         return
@@ -220,9 +224,9 @@ def ways(call: CallOnMesh, results: list[Any]) -> Iterator[Way]:
     several = call.text.endswith("-> Tensor[]")
     for rule in rules.passes:
         members = [key for key in call.tensors if key[0] in rule.members]
-        if {name for name, _ in members} == set(rule.members) and _holds(rule, chosen):
+        if {name for name, _ in members} == set(rule.members) and rule.holds(chosen):
             kinds = rule.results * len(results) if several else rule.results
-            if len(kinds) == len(results):
+            if len(kinds) == len(results) and _can_pass(call, members, results):
                 outputs = tuple(Replicate() if kind == "same" else Partial(kind) for kind in kinds)
                 yield Way(dict.fromkeys(members, Partial(rule.reduction)), outputs, rule=rule)
     if not rules.cuts:
@@ -239,7 +243,7 @@ def ways(call: CallOnMesh, results: list[Any]) -> Iterator[Way]:
         properties = features.position(axis, shapes, whole) | chosen
         for cut in rules.cuts:
             joins = cut.joins * len(results) if several else cut.joins
-            if cut.members != names or len(joins) != len(results) or not _holds(cut, properties):
+            if cut.members != names or len(joins) != len(results) or not cut.holds(properties):
                 continue
             if any((join == "cat") != (dim >= 0) for join, dim in zip(joins, axis.outputs)):
                 continue
@@ -247,8 +251,14 @@ def ways(call: CallOnMesh, results: list[Any]) -> Iterator[Way]:
             break
 
 
-def _holds(rule: Cut | Pass, properties: Mapping[str, Any]) -> bool:
-    return all(name in properties and properties[name] == value and type(properties[name]) is type(value) for name, value in rule.where)
+def _can_pass(call: CallOnMesh, members: Sequence[Key], results: Sequence[Any]) -> bool:
+    """Return True if results with a fraction do not depend on integers, which may be indices. Rules are found with floats."""
+    whole = [key for key in members if not _has_fraction(call.tensors[key].dtype)]
+    return not whole or not any(_has_fraction(one.dtype) for one in results)
+
+
+def _has_fraction(dtype: Any) -> bool:
+    return bool(dtype.is_floating_point or dtype.is_complex)
 
 
 _PLACED = {"sum": Partial("sum"), "mean": Partial("avg"), "max": Partial("max"), "min": Partial("min"), "product": Partial("product"),
@@ -292,6 +302,8 @@ def choose(call: CallOnMesh, found: Sequence[Way], dim: int, chosen: Sequence[Wa
                 nbytes = prod(tensor.shape) * tensor.dtype.itemsize / _other_shards(call, key, dim)
                 cost += _cost(nbytes, size, source, target)
         cost += _cost_of_results(call, way, dim)
+        if way.inside is not None:
+            cost += 2.0 * way.inside.nbytes
         key_ = (cost, changed, number)
         if best is None or key_ < best[0]:
             best = key_, way
@@ -371,19 +383,27 @@ def plan_distributed(op: Any, overload: Any, names: list[str], values: list[Any]
 
 
 def _plan(call: CallOnMesh) -> Plan:
+    if call.overload.qualname in _BY_PARTS and call.arguments.get("size_average") is None and call.arguments.get("reduce") is None:
+        return Plan(python=lambda values, out: _BY_PARTS[call.overload.qualname](*values))
     if not tensors_returned(call):
         return Plan(python=lambda values, out: run_whole(call, values))
+    if call.arguments.get("max_norm") is not None and "weight" in call.arguments:
+        return Plan(python=lambda values, out: with_rows_scaled(call, values))
     if call.in_place and call.overload.is_view:
         return Plan(python=lambda values, out: view_in_place(call, values))
+    if call.functional.name in _LAID_OUT:
+        run = lambda arguments: _call(call, {**arguments, "input": _laid_out(arguments["input"], call.specs.get(("input", -1)))})
+        why = f"{call.op.name}: no sharding rule"
+        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, why, values, out, _written(call), run))
     if call.overload.flags & operator_flags.RANDOM:
         return Plan(python=random_call(call))
     if call.overload.flags & operator_flags.DATA:
-        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, None, values, out, ()))
+        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, None, values, out, _written(call)))
     try:
         results = call.whole_results()
     except mt.DataDependentError:
         reason = f"{call.op.name}: the result depends on values"
-        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, reason, values, out, ()))
+        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, reason, values, out, _written(call)))
     call.sizes = [tuple(one.shape) for one in results]
     found = list(ways(call, results))
     for attempt in (found, found[:1]):
@@ -394,6 +414,21 @@ def _plan(call: CallOnMesh) -> Plan:
         if plan is not None:
             return plan
     raise AssertionError(f"{call.op.name}: the call on whole tensors has no plan")
+
+
+# Operators that read the memory of a tensor.
+_LAID_OUT = frozenset(("as_strided", "as_strided_scatter"))
+
+
+def _laid_out(whole: Any, spec: DTensorSpec | None) -> Any:
+    """Return a whole tensor with the strides that a distributed tensor has, if no elements share memory."""
+    if spec is None or 0 in spec.stride or tuple(spec.stride) == tuple(whole.stride()):
+        return whole
+    return whole.new_empty_strided(spec.shape, spec.stride).copy_(whole)
+
+
+# Operators that run as the operators that are recorded for their gradients.
+_BY_PARTS: dict[str, Callable[..., Any]] = {"nn.functional.cross_entropy": losses.cross_entropy, "nn.functional.nll_loss": losses.nll_loss}
 
 
 def tensors_returned(call: CallOnMesh) -> bool:
@@ -412,6 +447,14 @@ def view_in_place(call: CallOnMesh, values: Sequence[Any]) -> Any:
     """Run an operator such as `squeeze_`, which changes the shape of a tensor."""
     adopt(values[0], call.functional(*values))
     return values[0]
+
+
+def with_rows_scaled(call: CallOnMesh, values: Sequence[Any]) -> Any:
+    """Run a look-up in a table of which the rows are first scaled in place."""
+    arguments = dict(zip(call.arguments, values))
+    weight = arguments["weight"].detach()
+    mt.embedding_renorm_(weight, arguments["input"].reshape(-1), arguments["max_norm"], arguments["norm_type"])
+    return call_by_slots(call.op, call.text, {**arguments, "max_norm": None})
 
 
 def random_call(call: CallOnMesh) -> Any:
@@ -435,10 +478,21 @@ def _of_ways(call: CallOnMesh, chosen: Sequence[Way], results: list[Any]) -> Pla
     stays = all((call.specs[key].placements if key in call.specs else (Replicate(),) * call.mesh.ndim) == target
                 for key, target in targets.items())  # fmt: skip
     kept = all(_is_distributed(target) and target._spec.placements == outputs[position] for position, target in _written(call))
-    if stays and kept and call.out is None and not call.fixed:
+    inside = any(way.inside is not None for way in chosen)
+    if stays and kept and call.out is None and not call.fixed and not inside:
         return Plan(slots, placed)
     gathers = _gathers(call, chosen)
-    return Plan(python=lambda values, out: run_moved(call, targets, placed, call.fixed | numbers, gathers, values, out, _written(call)))
+    run = _run_inside(call, chosen, targets) if inside else None
+    numbers = call.fixed | numbers
+    return Plan(python=lambda values, out: run_moved(call, targets, placed, numbers, gathers, values, out, _written(call), run))
+
+
+def _run_inside(call: CallOnMesh, chosen: Sequence[Way], targets: Mapping[Key, Any]) -> Callable[[dict[str, Any]], Any]:
+    dims: dict[str, list[int]] = {}
+    for dim, way in enumerate(chosen):
+        if way.inside is not None:
+            dims.setdefault(way.inside.kind, []).append(dim)
+    return lambda arguments: run_inside(call, arguments, targets, dims)
 
 
 def _shapes_agree(
@@ -478,7 +532,7 @@ def _local_numbers(call: CallOnMesh, chosen: Sequence[Way], locals_: Mapping[Key
 def _gathers(call: CallOnMesh, chosen: Sequence[Way]) -> str | None:
     """Return why the call runs on gathered tensors, or None if it does not."""
     for dim, way in enumerate(chosen):
-        if way.rule is None and any(not isinstance(spec.placements[dim], Replicate) for spec in call.specs.values()):
+        if way.rule is None and way.inside is None and any(not isinstance(spec.placements[dim], Replicate) for spec in call.specs.values()):
             known = rules_of(call.overload.qualname)
             return f"{call.op.name}: {'no rule fits these placements' if known else 'no sharding rule'}"
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from metatensor._core.sharded import wrap
@@ -16,7 +16,7 @@ __all__ = ["local_values", "run_moved"]
 
 def run_moved(
     call: Any, targets: Mapping[Any, Any], placed: Sequence[DTensorSpec], numbers: Mapping[str, Any], gathers: str | None,
-    values: Sequence[Any], out: Any, written: Sequence[tuple[int, Any]],
+    values: Sequence[Any], out: Any, written: Sequence[tuple[int, Any]], run: Callable[[dict[str, Any]], Any] | None = None,
 ) -> Any:  # fmt: skip
     """Run a call on parts with other placements.
 
@@ -38,6 +38,8 @@ def run_moved(
         The argument ``out``.
     written : sequence of (int, Tensor)
         Which results are written to existing tensors. The tensors are those of the first call.
+    run : callable, optional
+        Is called with the arguments on this process, and returns what the operator returns. Default: the operator.
     """
     if gathers is not None:
         _log(call, gathers)
@@ -45,7 +47,7 @@ def run_moved(
     arguments.update(numbers)
     if call.in_place or call.mutated:
         arguments = _apart(call, arguments, values)
-    result = _call(call, arguments)
+    result = _call(call, arguments) if run is None else run(arguments)
     parts = call.outputs(result, arguments)
     if not placed:
         whole = (Replicate(),) * call.mesh.ndim

@@ -1,7 +1,8 @@
 """Functions that select attention kernels, for compatibility with programs that call them.
 
 Each device has a single attention kernel, so the selection does not change results. The submodule `bias` has causal
-masks that need no memory, and `flex_attention` has attention whose scores and masks are computed by functions.
+masks that need no memory, `flex_attention` has attention whose scores and masks are computed by functions, and `varlen` attention of
+sequences of different lengths.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WARN_FOR_UNFUSED_KERNELS = False
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("bias", "flex_attention"):
+    if name in ("bias", "flex_attention", "varlen"):
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

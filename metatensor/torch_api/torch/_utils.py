@@ -106,3 +106,13 @@ def _get_available_device_type() -> str | None:
 
     found = accelerator.current_accelerator()  # type: ignore[attr-defined]
     return None if found is None else found.type
+
+
+def _get_device_module(device_type: str) -> Any:
+    """Return the module of a device type, such as `torch.cuda`. Raise RuntimeError if there is none."""
+    from importlib import import_module
+
+    try:
+        return import_module(f"metatensor.torch_api.torch.{device_type}")
+    except ModuleNotFoundError as error:
+        raise RuntimeError(f"torch has no module for devices of type {device_type!r}") from error

@@ -1,28 +1,25 @@
-"""``python -m metatensor.distributed.tensor.sharding [--make] [NAME ...]``: list the rules, or make them by trying."""
+"""``python -m metatensor.distributed.tensor.sharding [--try] [NAME ...]``: list the rules, or what trying finds."""
 
 from __future__ import annotations
 
 import argparse
 
-from metatensor.distributed.tensor.sharding.table import FILE, HEADER, all_rules, format_rules
+from metatensor.distributed.tensor.sharding.table import all_rules, format_rules
 
 
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m metatensor.distributed.tensor.sharding", description=__doc__)
-    parser.add_argument("--make", action="store_true", help="find the rules by trying; without names, write the table")
+    parser.add_argument("--try", action="store_true", dest="trying", help="find the rules by trying; this does not change the table")
     parser.add_argument("names", nargs="*", help="qualified names of overloads")
     options = parser.parse_args()
-    if not options.make:
+    if not options.trying:
         print(format_rules({name: found for name, found in all_rules() if not options.names or name in options.names}), end="")
         return
-    from metatensor.distributed.tensor.sharding.making import make_rules, make_table, sharded_overloads
+    from metatensor.distributed.tensor.sharding.making import make_rules, sharded_overloads
 
-    if options.names:
-        print(format_rules({overload.qualname: make_rules(op, overload)
-                            for op, overload in sharded_overloads() if overload.qualname in options.names}), end="")  # fmt: skip
-        return
-    FILE.write_text(HEADER + format_rules(make_table()), encoding="utf-8")
+    print(format_rules({overload.qualname: make_rules(op, overload) for op, overload in sharded_overloads()
+                        if not options.names or overload.qualname in options.names}), end="")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -14,11 +14,14 @@ from metatensor._core.dtype import DType
 from metatensor._core.schema import parse
 from metatensor.distributed.tensor.sharding.axes import Axis, Shapes
 
-__all__ = ["POSITIONS", "dims_of", "members", "options", "position", "size_arguments"]
+__all__ = ["LENGTH", "POSITIONS", "dims_of", "members", "options", "position", "size_arguments"]
 
 # Properties of position, the preferred ones first.
 POSITIONS = ("lead", "equal", "first", "batch1", "batch2", "batch3", "batch4", "batch5", "right", "left")
 
+
+# Ends the name of a property that is the length of a tuple among the arguments.
+LENGTH = "_length"
 
 # Arguments that hold sizes of tensors. Rules do not depend on their values.
 SIZES = frozenset("size sizes shape normalized_shape output_size input_size input_sizes N C HxW num_weights".split())
@@ -107,7 +110,7 @@ def position(axis: Axis, shapes: Shapes, results: list[tuple[int, ...]]) -> dict
 
 
 def options(text: str, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the arguments by which rules may differ: words, booleans, dtypes, numbers, and which tensors are given."""
+    """Yield the properties by which rules may differ: words, booleans, dtypes, numbers, which tensors are given, lengths of tuples."""
     for one in schema(text).arguments:
         value = arguments.get(one.name, None if one.required else one.default)
         if one.type.startswith("Tensor"):
@@ -115,6 +118,8 @@ def options(text: str, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]
                 yield one.name, "number" if isinstance(value, (int, float, complex)) else "none" if value is None else "tensor"
         elif one.name not in SIZES and one.type.rstrip("?") not in ("Device", "Generator", "Layout", "MemoryFormat"):
             yield one.name, plain(value)
+            if isinstance(value, (tuple, list)):
+                yield one.name + LENGTH, len(value)
 
 
 def plain(value: Any) -> Any:

@@ -19,7 +19,7 @@ def _all_alike(pieces: Pieces, units: Sequence[int]) -> Any:
 
 
 def _weighted_mean(pieces: Pieces, units: Sequence[int]) -> Any:
-    if first_is_not_float(pieces):
+    if first_is_not_float(pieces) or any(piece.shape != pieces[0].shape for piece in pieces):
         return None
     return sum(piece * count for piece, count in zip(pieces, units, strict=True) if count) / sum(units)
 
@@ -47,18 +47,21 @@ ALIKE = {"sum": ("sum",), "avg": ("avg",), "max": ("max", "min"), "min": ("min",
 
 
 def reduced(reduction: str, pieces: Pieces) -> Any:
-    """Reduce arrays of equal shape. Return None if their shapes differ, or if the dtype has no such reduction."""
+    """Reduce arrays of equal shape. Return None if their shapes differ, or if the dtype has no such reduction.
+
+    The sum of booleans is True where any is, the product where all are.
+    """
     if any(piece.shape != pieces[0].shape for piece in pieces):
         return None
     kind = pieces[0].dtype.kind
     if kind == "c" and reduction in ("max", "min"):
         return None
     if reduction == "sum":
-        return reduce(np.add, pieces) if kind != "b" else None
+        return reduce(np.add, pieces)
     if reduction == "avg":
         return reduce(np.add, pieces) / len(pieces) if kind in "fc" else None
     if reduction == "product":
-        return reduce(np.multiply, pieces) if kind != "b" else None
+        return reduce(np.multiply, pieces)
     return reduce(np.maximum if reduction == "max" else np.minimum, pieces)
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from metatensor._core.op import operator_flags
@@ -23,7 +24,7 @@ from metatensor.distributed.tensor.sharding.table import Cut, Pass, Rules
 from metatensor.distributed.tensor.sharding.trying import Trial, gcd_of
 from metatensor.testing.samples import Sample, Spec
 
-__all__ = ["Observation", "make_rules", "observations", "sharded_overloads"]
+__all__ = ["Observation", "cut_outcome", "make_rules", "observations", "pass_outcome", "sharded_overloads", "with_fine_values"]
 
 # Operators that depend on strides, or whose outcomes depend on which indices are equal: they run on whole tensors.
 WITHOUT_RULES = frozenset("_from_host as_strided embedding_renorm_ index_reduce nn.functional.embedding_bag _embedding_bag".split())
@@ -33,12 +34,15 @@ LARGEST_PARTIAL = 3  # arguments that are partial together
 
 
 class Observation(NamedTuple):
-    """What the trials of one axis, or of one reduction of arguments, have shown."""
+    """What the trials of one axis, or of one reduction of arguments, have shown.
+
+    ``outcomes`` maps the arguments that have to be partial sums, mostly none, to the joins of each result. It is empty if nothing
+    gives the whole.
+    """
 
     key: tuple[Any, ...]
     properties: dict[str, Any]
-    outcome: tuple[frozenset[str], ...] | None
-    partial: tuple[str, ...] = ()
+    outcomes: dict[tuple[str, ...], tuple[frozenset[str], ...]]
     empty: bool = True
 
 
@@ -58,12 +62,12 @@ def sharded_overloads() -> Iterator[tuple[Any, Any]]:
 # Observing ------------------------------------------------------------------------------------------------
 
 
-def observations(op: Any, overload: Any) -> tuple[list[Observation], list[Observation]]:
-    """Return what trials of an overload's samples show: of cuts, and of partial arguments."""
+def observations(op: Any, overload: Any, more: Iterable[Sample] = ()) -> tuple[list[Observation], list[Observation]]:
+    """Return what trials of an overload's samples, and of ``more`` samples, show: of cuts, and of partial arguments."""
     cuts: list[Observation] = []
     passes: list[Observation] = []
     sizes = features.size_arguments(overload.text)
-    for sample in samples_for(op, overload):
+    for sample in (*samples_for(op, overload), *more):
         trial = Trial(op, overload, sample, sizes)
         shapes = trial.shapes()
         results = trial.result_shapes(shapes)
@@ -87,20 +91,18 @@ def _observe_cut(trial: Trial, axis: Axis, shapes: Shapes, results: list[tuple[i
         follow = follow[:1]
     key = (names, follow)
     properties = features.position(axis, shapes, results) | chosen
-    partial: tuple[str, ...] = ()
-    outcome = _cut_at_all_sizes(trial, axis, ())
-    if outcome is _NOTHING:
+    outcome = cut_outcome(trial, axis, ())
+    if outcome == ():
         return None
-    if outcome is None:
+    outcomes: dict[tuple[str, ...], tuple[frozenset[str], ...] | None] = {(): outcome}
+    if outcome is None or any("cat" not in one for one in outcome):
         for partial in _summands(trial, axis):
-            outcome = _cut_at_all_sizes(trial, axis, partial)
-            if outcome is not None and outcome is not _NOTHING:
+            outcomes[partial] = cut_outcome(trial, axis, partial)
+            if outcome is None and outcomes[partial]:
                 break
-    if outcome is None or outcome is _NOTHING:
-        return Observation(key, properties, None)
-    outcome = _one_for_all(trial, outcome)
-    empty = outcome is not None and _empty_parts(trial, axis, partial, outcome)
-    return Observation(key, properties, outcome, partial, empty)
+    working = {partial: joins for partial, found in outcomes.items() if found and (joins := _one_for_all(trial, found))}
+    empty = all(_empty_parts(trial, axis, partial, joins) for partial, joins in list(working.items())[:1])
+    return Observation(key, properties, working, empty)
 
 
 def _one_for_all(trial: Trial, outcome: tuple[frozenset[str], ...]) -> tuple[frozenset[str], ...] | None:
@@ -111,11 +113,11 @@ def _one_for_all(trial: Trial, outcome: tuple[frozenset[str], ...]) -> tuple[fro
     return (common,) if common else None
 
 
-_NOTHING: Any = object()  # no call could be made
+def cut_outcome(trial: Trial, axis: Axis, partial: tuple[str, ...]) -> tuple[frozenset[str], ...] | None:
+    """Return for each result the joins that give the whole at all sizes and for all values.
 
-
-def _cut_at_all_sizes(trial: Trial, axis: Axis, partial: tuple[str, ...]) -> Any:
-    """Return the joins that give the whole at all sizes and for all values, None if there are none, or _NOTHING."""
+    The tuple is empty if no call could be made. None if a result has no such join.
+    """
     found: list[set[str]] | None = None
     for scale in SCALES:
         larger = axis._replace(places=tuple(place._replace(size=place.size * scale) for place in axis.places))
@@ -131,10 +133,12 @@ def _cut_at_all_sizes(trial: Trial, axis: Axis, partial: tuple[str, ...]) -> Any
                 got = other.cut(larger, parts, partial)
                 if got is None:
                     return None
+                if not got:
+                    continue
                 found = got if found is None else [a & b for a, b in zip(found, got, strict=True)]
                 if not all(found):
                     return None
-    return _NOTHING if found is None else tuple(map(frozenset, found))
+    return tuple(map(frozenset, found or ()))
 
 
 def _splits(units: int) -> list[tuple[int, ...]]:
@@ -149,6 +153,8 @@ def _empty_parts(trial: Trial, axis: Axis, partial: tuple[str, ...], outcome: tu
         return False
     for parts in ((units, 0), (units - 1, 1, 0)):
         got = trial.cut(axis, parts, partial)
+        if got == []:
+            continue
         if got is None or not all(one & other for one, other in zip(got, _for_each(trial, outcome, len(got)), strict=True)):
             return False
     return True
@@ -161,8 +167,7 @@ def _for_each(trial: Trial, outcome: tuple[frozenset[str], ...], count: int) -> 
 def _summands(trial: Trial, axis: Axis) -> Iterator[tuple[str, ...]]:
     """Yield sets of arguments that are not cut, and may have to be partial sums."""
     cut = {place.name for place in axis.places}
-    names = [name for name, value in trial.sample.arguments.items()
-             if name not in cut and isinstance(value, Spec) and value.dtype.startswith(("float", "complex"))]  # fmt: skip
+    names = [name for name, value in trial.sample.arguments.items() if name not in cut and isinstance(value, Spec)]
     for count in range(1, min(len(names), 2) + 1):
         yield from itertools.combinations(names, count)
 
@@ -187,21 +192,30 @@ def _changed(trial: Trial, sample: Sample) -> Trial:
 
 
 def _observe_passes(trial: Trial, chosen: dict[str, Any]) -> Iterator[Observation]:
-    sample = trial.sample.with_values(dtype="float64", role=None if trial.definite else "fine")
-    other = _changed(trial, sample)
-    if other.whole() is None:
-        other = trial
-        if other.whole() is None:
-            return
-    names = [name for name, value in other.sample.arguments.items() if _is_partial(value)]
+    fine = with_fine_values(trial)
+    if fine is None:
+        return
+    names = [name for name, value in fine.sample.arguments.items() if _is_partial(value)]
     for count in range(1, min(len(names), LARGEST_PARTIAL) + 1):
         for group in itertools.combinations(names, count):
             for reduction in REDUCTIONS:
-                got = other.passes(group, reduction)
-                if got and any("same" in one for one in got):
-                    got = _confirmed(trial, group, reduction, got)
+                got = pass_outcome(trial, fine, group, reduction)
                 if got != []:
-                    yield Observation((group, reduction), chosen, None if got is None else _one_for_all(trial, tuple(map(frozenset, got))))
+                    joins = None if got is None or not fine.passes_kind(got) else _one_for_all(trial, tuple(map(frozenset, got)))
+                    yield Observation((group, reduction), chosen, {(): joins} if joins else {})
+
+
+def with_fine_values(trial: Trial) -> Trial | None:
+    """Return the call with values that show much, or as it is if these do not suit it. None if it fails."""
+    fine = _changed(trial, trial.sample.with_values(dtype="float64", role=None if trial.definite else "fine"))
+    return next((one for one in (fine, trial) if one.whole() is not None), None)
+
+
+def pass_outcome(trial: Trial, fine: Trial, group: tuple[str, ...], reduction: str) -> list[set[str]] | None:
+    """Return what `Trial.passes` does for the values of ``fine``, confirmed by other values where a result seems not to depend
+    on the arguments."""
+    got = fine.passes(group, reduction)
+    return _confirmed(trial, group, reduction, got) if got and any("same" in one for one in got) else got
 
 
 def _confirmed(trial: Trial, group: tuple[str, ...], reduction: str, got: list[set[str]]) -> list[set[str]] | None:
@@ -215,30 +229,30 @@ def _confirmed(trial: Trial, group: tuple[str, ...], reduction: str, got: list[s
 def _is_partial(value: Any) -> bool:
     if isinstance(value, list):
         return bool(value) and all(map(_is_partial, value))
-    return isinstance(value, Spec) and not value.dtype.startswith("bool") and value.role not in ("index", "classes", "ordered")
+    return isinstance(value, Spec) and value.dtype.startswith(("float", "complex"))
 
 
 # Stating rules ----------------------------------------------------------------------------------------------
 
 
-def make_rules(op: Any, overload: Any) -> Rules:
-    """Return the rules of an overload, found by trying."""
+def make_rules(op: Any, overload: Any, more: Iterable[Sample] = ()) -> Rules:
+    """Return the rules of an overload, found by trying its samples and ``more`` samples."""
     if overload.flags & operator_flags.RANDOM:
         return Rules()
-    cuts, passes = observations(op, overload)
-    return Rules(tuple(_cut_rules(cuts)), tuple(_pass_rules(overload, passes)))
+    cuts, passes = observations(op, overload, more)
+    return Rules(tuple(_cut_rules(overload, cuts)), tuple(_pass_rules(overload, passes)))
 
 
-def _cut_rules(seen: list[Observation]) -> Iterator[Cut]:
+def _cut_rules(overload: Any, seen: list[Observation]) -> Iterator[Cut]:
     groups: dict[Any, list[Observation]] = defaultdict(list)
     for one in seen:
         groups[one.key].append(one)
     for (names, _follow), group in sorted(groups.items(), key=str):
         for where, part in _told_apart(group, features.POSITIONS):
-            joins = _common(part)
-            if joins is not None:
+            found = _common(part)
+            if found is not None and all(_is_general(overload, name, value) for name, value in where):
+                partial, joins = found
                 order = ("cat", *JOINS)
-                partial = max((one.partial for one in part), key=len)
                 yield Cut(names, tuple(min(one, key=order.index) for one in joins), where, partial, not all(one.empty for one in part))
 
 
@@ -246,34 +260,39 @@ def _pass_rules(overload: Any, seen: list[Observation]) -> Iterator[Pass]:
     groups: dict[Any, list[Observation]] = defaultdict(list)
     for one in seen:
         groups[one.key].append(one)
-    ignored = {names[0] for (names, _), group in groups.items() if len(names) == 1 and _common(group) and
-               all("same" in one for one in _common(group) or ())}  # fmt: skip
+    ignored = {names[0] for (names, _), group in groups.items() if len(names) == 1 and (found := _common(group)) and
+               all("same" in one for one in found[1])}  # fmt: skip
     for (names, reduction), group in sorted(groups.items(), key=str):
         if len(names) > 1 and ignored.intersection(names):
             continue
         for where, part in _told_apart(group, ()):
-            results = _common(part)
-            if results is not None and all(_is_general(overload, name, value) for name, value in where):
+            found = _common(part)
+            if found is not None and all(_is_general(overload, name, value) for name, value in where):
+                results = found[1]
                 order = ("same", reduction, *REDUCTIONS)
                 yield Pass(names, reduction, tuple(min(one, key=order.index) for one in results), where)
 
 
 def _is_general(overload: Any, name: str, value: Any) -> bool:
-    """Return True if a rule may depend on an argument's value: a word, a flag, or a number that is the default."""
+    """Return True if a rule may depend on a property: one of position, a length, a word, a flag, or a number that is the default."""
+    if name in features.POSITIONS or name.endswith(features.LENGTH):
+        return True
     argument = next(one for one in parse(overload.text).arguments if one.name == name)
+    if isinstance(value, tuple) and value and all(isinstance(one, bool) for one in value):
+        return True
     return isinstance(value, (bool, str)) or (not argument.required and features.plain(argument.default) == value)
 
 
-def _common(seen: Iterable[Observation]) -> tuple[frozenset[str], ...] | None:
-    """Return the joins that all observations have in common, or None."""
-    found: tuple[frozenset[str], ...] | None = None
-    partial = set()
-    for one in seen:
-        if one.outcome is None or (found is not None and len(found) != len(one.outcome)):
-            return None
-        found = one.outcome if found is None else tuple(a & b for a, b in zip(found, one.outcome, strict=True))
-        partial.add(one.partial)
-    return found if found and all(found) and len(partial) == 1 else None
+def _common(seen: Sequence[Observation]) -> tuple[tuple[str, ...], tuple[frozenset[str], ...]] | None:
+    """Return the arguments that have to be partial and the joins that all observations have in common, or None."""
+    for partial in seen[0].outcomes:
+        found = [one.outcomes.get(partial) for one in seen]
+        first = found[0]
+        if first is not None and all(one is not None and len(one) == len(first) for one in found):
+            joins = tuple(frozenset.intersection(*each) for each in zip(*(one for one in found if one is not None)))
+            if joins and all(joins):
+                return partial, joins
+    return None
 
 
 def _told_apart(group: list[Observation], positions: tuple[str, ...]) -> list[tuple[tuple[tuple[str, Any], ...], list[Observation]]]:
@@ -300,13 +319,12 @@ def _choices(varying: list[str], positions: tuple[str, ...]) -> Iterator[tuple[s
 
 
 def _agree(part: list[Observation]) -> bool:
-    return all(one.outcome is None for one in part) or _common(part) is not None
+    return not any(one.outcomes for one in part) or _common(part) is not None
 
 
-
-def make_table() -> dict[str, Rules]:
-    """Return the rules of all overloads that have any, found by trying. This takes about a minute."""
+def make_table(more: Mapping[str, Iterable[Sample]] = MappingProxyType({})) -> dict[str, Rules]:
+    """Return the rules of all overloads that have any, found by trying. ``more`` has more samples by qualified name."""
     import metatensor.nn.functional  # noqa: F401, defines operators
 
-    made = {overload.qualname: make_rules(op, overload) for op, overload in sharded_overloads()}
+    made = {overload.qualname: make_rules(op, overload, more.get(overload.qualname, ())) for op, overload in sharded_overloads()}
     return {name: found for name, found in made.items() if found}

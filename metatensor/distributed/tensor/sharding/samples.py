@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from metatensor.testing.device_kernels import overloads
 from metatensor.testing.samples import Sample, Spec
 from metatensor.testing.search import _options, base_samples, on_meta
 
-__all__ = ["samples_for"]
+__all__ = ["described", "samples_for"]
 
 MOST = 56  # samples of one overload
 INDICES = ("int64", "int32")
@@ -157,21 +157,30 @@ class _Recorder(mt.DispatchMode):
         bound = bound_arguments(op, tuple(args), dict(kwargs))
         if bound is not None:
             overload, arguments = bound
-            sample = Sample({name: _described(value, number) for number, (name, value) in enumerate(arguments.items())
-                             if not (name == "generator" and value is None)})  # fmt: skip
+            sample = described(arguments)
             calls = self.found.setdefault(overload.qualname, [])
             if len(calls) < 14 and all(str(sample) != str(other) for other in calls):
                 calls.append(sample)
         return op(*args, **kwargs)
 
 
-def _described(value: Any, seed: int) -> Any:
-    if isinstance(value, Tensor):
-        role = "index" if value.dtype.name in INDICES else "values" if value.dtype.name == "bool" else "fine"
-        return Spec(tuple(value.shape), value.dtype.name, seed, role)
-    if isinstance(value, (list, tuple)) and any(isinstance(one, Tensor) for one in value):
-        return [_described(one, seed + position) for position, one in enumerate(value)]
-    return value
+# Arguments whose values are in order.
+ORDERED = {"sorted_sequence": "sorted", "boundaries": "sorted", "bins": "sorted", "sorter": "ordered"}
+
+
+def described(arguments: Mapping[str, Any]) -> Sample:
+    """Return a call as a sample: its arguments, with specs of the same shape and dtype in place of tensors."""
+
+    def spec(name: str, value: Any, seed: int) -> Any:
+        if isinstance(value, Tensor):
+            role = "index" if value.dtype.name in INDICES else "values" if value.dtype.name == "bool" else "fine"
+            return Spec(tuple(value.shape), value.dtype.name, seed, ORDERED.get(name, role))
+        if isinstance(value, (list, tuple)) and any(isinstance(one, Tensor) for one in value):
+            return [spec(name, one, seed + position) for position, one in enumerate(value)]
+        return value
+
+    return Sample({name: spec(name, value, number) for number, (name, value) in enumerate(arguments.items())
+                   if not (name == "generator" and value is None)})  # fmt: skip
 
 
 @functools.lru_cache(maxsize=1)

@@ -12,7 +12,7 @@ __all__ = ["Cut", "Pass", "Rules", "parse_rules", "format_rules", "all_rules", "
 
 HEADER = """\
 # Sharding rules of operators, found by trying. The package metatensor.distributed.tensor.sharding explains their form.
-# Made by: python -m metatensor.distributed.tensor.sharding --make
+# Made by: python -m distributed.oracle_rules --make, in tests.
 """
 FILE = Path(__file__).with_name("rules.txt")
 
@@ -40,6 +40,10 @@ class Cut(NamedTuple):
     partial: tuple[str, ...] = ()
     whole_parts: bool = False
 
+    def holds(self, properties: Mapping[str, Any]) -> bool:
+        """Return True if an axis and a call with these properties are such as the rule is for."""
+        return _agrees(self.where, properties)
+
     def __str__(self) -> str:
         text = f"cut {', '.join(self.members)} -> {', '.join(self.joins)}"
         text += f" with {', '.join(self.partial)} partial" * bool(self.partial)
@@ -54,6 +58,11 @@ class Pass(NamedTuple):
     results: tuple[str, ...]
     where: tuple[tuple[str, Any], ...] = ()
 
+    def holds(self, properties: Mapping[str, Any]) -> bool:
+        """Return True if a call with these properties is such as the rule is for."""
+        return _agrees(self.where, properties)
+
+
 class Rules(NamedTuple):
     """The rules of one overload."""
 
@@ -62,6 +71,10 @@ class Rules(NamedTuple):
 
     def __bool__(self) -> bool:
         return bool(self.cuts or self.passes)
+
+
+def _agrees(where: Iterable[tuple[str, Any]], properties: Mapping[str, Any]) -> bool:
+    return all(name in properties and properties[name] == value and type(properties[name]) is type(value) for name, value in where)
 
 
 def _where(where: Iterable[tuple[str, Any]]) -> str:
@@ -161,19 +174,21 @@ def rules() -> dict[str, Rules]:
 
 
 def rules_of(name: str) -> Rules:
-    """Return the rules of an overload. Cuts that are stated beside the operator replace those found by trying.
+    """Return the rules of an overload: those that are stated beside the operator, then those found by trying.
 
-    An operator for which "gather" is stated has none.
+    The lines "no cuts" and "no passes" state that those found by trying do not hold, "gather" states both.
     """
     from metatensor._core.sharding import stated_rules
 
-    stated = Rules()
+    stated, found = Rules(), rules().get(name, Rules())
     for text in stated_rules(name):
-        if text == "gather":
-            return stated
-        stated = _with(stated, parse_line(text))
-    found = rules().get(name, Rules())
-    return Rules(stated.cuts or found.cuts, stated.passes or found.passes)
+        if text in ("no cuts", "gather"):
+            found = found._replace(cuts=())
+        if text in ("no passes", "gather"):
+            found = found._replace(passes=())
+        if text not in ("no cuts", "no passes", "gather"):
+            stated = _with(stated, parse_line(text))
+    return _with(stated, (*found.cuts, *found.passes))
 
 
 def all_rules() -> Iterator[tuple[str, Rules]]:

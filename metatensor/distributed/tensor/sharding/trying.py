@@ -142,7 +142,7 @@ class Trial:
         Returns
         -------
         list of set of str, or None
-            None if the operator fails on a part, or if a result has no join.
+            None if the operator fails on a part, or if a result has no join. The list is empty if the values show nothing.
         """
         whole = self.whole()
         if whole is None:
@@ -167,6 +167,8 @@ class Trial:
             pieces = [part[number] for part in parts]
             dim = axis.outputs[number]
             names = ("cat",) if dim >= 0 else JOINS
+            if dim < 0 and one.size > 1 and len(set(one.reshape(-1).tolist())) == 1:
+                return []  # such as the counts of values outside of all bins
             with np.errstate(all="ignore"):
                 fitting = {name for name in names if equal(_joined(name, pieces, units, dim), one)}
             if not fitting:
@@ -244,6 +246,12 @@ class Trial:
                 return None
             found.append(fitting)
         return found
+
+
+    def passes_kind(self, outcome: Sequence[set[str]]) -> bool:
+        """Return True if results that are reduced are numbers of the kind of the arguments: not integers that depend on floats."""
+        whole = self.whole()
+        return whole is not None and all("same" in one or result.dtype.kind in "fc" for one, result in zip(outcome, whole[1], strict=True))
 
 
 _ODD = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "complex32")
