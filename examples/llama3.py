@@ -63,6 +63,15 @@ def inverse_frequencies(config: Config) -> list[float]:
     return stretched
 
 
+def rotations(config: Config, length: int, like: mt.Tensor) -> tuple[mt.Tensor, mt.Tensor]:
+    """Return cosines and sines (length, head width) of all positions, with the dtype and on the device of `like`. All blocks use the same."""
+    frequencies = mt.tensor(inverse_frequencies(config), dtype=mt.float32, device=like.device)
+    positions = mt.arange(length, dtype=mt.float32, device=like.device)
+    angles = mt.outer(positions, frequencies)
+    angles = mt.cat((angles, angles), -1)
+    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+
+
 def rotate(x: mt.Tensor, cos: mt.Tensor, sin: mt.Tensor) -> mt.Tensor:
     """Rotate each pair (i, i + half) of the last dimension by the angle of its position."""
     first, second = x.chunk(2, -1)
@@ -124,22 +133,14 @@ class Decoder(nn.Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.frequencies = inverse_frequencies(config)
+        self.config = config
         self.embed_tokens = nn.Embedding(config.vocabulary, config.width)
         self.layers = nn.ModuleList([Block(config) for _ in range(config.layers)])
         self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
 
-    def rotations(self, x: mt.Tensor) -> tuple[mt.Tensor, mt.Tensor]:
-        """Return cosines and sines (length, head width) of all positions. All blocks use the same."""
-        frequencies = mt.tensor(self.frequencies, dtype=mt.float32, device=x.device)
-        positions = mt.arange(x.shape[1], dtype=mt.float32, device=x.device)
-        angles = mt.outer(positions, frequencies)
-        angles = mt.cat((angles, angles), -1)
-        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-
     def forward(self, tokens: mt.Tensor) -> mt.Tensor:
         x = self.embed_tokens(tokens)
-        cos, sin = self.rotations(x)
+        cos, sin = rotations(self.config, tokens.shape[1], x)
         for layer in self.layers:
             x = layer(x, cos, sin)
         return self.norm(x)
