@@ -10,6 +10,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.attribution import Collective
 from metatensor.distributed import _collectives
+from metatensor.distributed.communication_log import ahead_of_operators
 from metatensor.distributed.fsdp._meshes import DataParallel, smaller
 from metatensor.distributed.fsdp._parameter import ShardedParameter
 from metatensor.distributed.fsdp._reduction import Reduction, reduce
@@ -165,7 +166,10 @@ class ParameterGroup:
                     local = local.to(one.whole_dtype).view(mt.uint8)
                 mine.narrow(0, start, local.numel()).copy_(local)
                 start += size
-        work = None if count == 1 else _collectives.all_gather_into_tensor(flat, mine, group, True)
+        work = None
+        if count > 1:
+            with ahead_of_operators():
+                work = _collectives.all_gather_into_tensor(flat, mine, group, True)
         self._gathering = _Gathering(flat, work, count)
 
     def _sizes(self, dtype: Any, count: int) -> list[int]:
