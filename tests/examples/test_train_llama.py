@@ -35,14 +35,17 @@ def test_what_is_predicted_without_data_is_communicated(llama):
     sizes = {"pp": 2, "dp": 2, "tp": 2}
     run, predicted = simulated(llama, 1, **sizes), simulated(llama, 1, "meta", "all", **sizes)
     for (_, log), (_, expected) in zip(run, predicted, strict=True):
-        assert len(log) > 100 and log.what() == expected.what()
+        assert len(log) > 50 and log.what() == expected.what()
 
 
 def test_one_rank_of_each_stage_is_enough(llama):
     every, some = (simulated(llama, 1, "meta", ranks, pp=2, dp=2, tp=2) for ranks in ("all", "groups"))
     assert some.classes == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    for rank, (_, log) in enumerate(some):
-        assert log.bytes_by_kind() == every[rank][1].bytes_by_kind()
+    for (_, log), (_, expected) in zip(some, every, strict=True):
+        found, wanted = log.bytes_by_kind(), expected.bytes_by_kind()
+        # Stages that run tell the next one the shapes of what they send, once.
+        messages = [wanted.pop(kind, 0) - found.pop(kind, 0) for kind in ("send", "recv")]
+        assert found == wanted and all(0 <= size < 100 for size in messages)
 
 
 @pytest.mark.slow

@@ -60,6 +60,8 @@ class Local:
         def start(rank: int) -> int:
             return _compute_local_shape_and_global_offset(shape, mesh.shape, mesh._place_of(rank), placements)[1][dim]
 
+        if self[name].is_meta:  # no shape depends on it, so ranks need not be told apart by it
+            return _compute_local_shape_and_global_offset(shape, mesh.shape, mesh._coordinate, placements)[1][dim]
         return observed(start)
 
     def run(self, **changed: Any) -> Any:
