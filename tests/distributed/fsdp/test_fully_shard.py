@@ -8,7 +8,7 @@ import metatensor as mt
 from metatensor import distributed as dist
 from metatensor import nn
 from metatensor.distributed import sim
-from metatensor.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from metatensor.distributed.fsdp import DataParallelMeshDims, FSDPModule, fully_shard, register_fsdp_forward_method, share_comm_ctx
 from metatensor.distributed.fsdp._meshes import DataParallel, ShardPlacementResult
 from metatensor.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from metatensor.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -367,6 +367,29 @@ def test_recomputation():
 
     for outside in (False, True):
         assert on_ranks(run, outside, size=2)[0] == (True, ["all_gather"] * 4 + ["reduce_scatter"] * 2)
+
+
+def test_parts_of_containers_and_shared_buffers():
+    mesh = dist.init_device_mesh("meta", (2,))
+    try:
+        with mt.device("meta"):
+            first, second = (sharded(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), mesh) for _ in range(2))
+        assert type(first[:1]) is nn.Sequential and isinstance(first[:1][0], FSDPModule) and not isinstance(first[:1], FSDPModule)
+        share_comm_ctx([first, second])
+        second(first(mt.empty(2, 4, device="meta"))).sum().backward()
+        assert first._get_fsdp_state().communication is second[0]._get_fsdp_state().communication
+        with pytest.raises(ValueError, match="expected modules to which fully_shard was applied, got a Linear"):
+            share_comm_ctx([first, nn.Linear(2, 2)])
+        for value, error in (("2", TypeError), (0, ValueError)):
+            with pytest.raises(error, match=f"set_reduce_scatter_max_input_buffers: expected .* (str|{value})"):
+                first.set_reduce_scatter_max_input_buffers(value)
+        for method in (first.set_custom_all_gather, first.set_custom_reduce_scatter):
+            with pytest.raises(NotImplementedError, match="write a communicator"):
+                method(None)
+        with pytest.raises(NotImplementedError, match="dp_mesh_dims is not supported"):
+            fully_shard(nn.Linear(2, 2), mesh=mesh, dp_mesh_dims=DataParallelMeshDims("dp"))
+    finally:
+        dist.destroy_process_group()
 
 
 def test_writing_to_inputs_and_outputs():

@@ -10,6 +10,7 @@ from metatensor import distributed as dist
 from metatensor import nn
 from metatensor.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from metatensor.distributed.fsdp._reduction import _division
+from metatensor.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from metatensor.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from metatensor.torch_api.torch.amp.grad_scaler import GradScaler
 
@@ -180,10 +181,11 @@ def test_norms_that_are_not_finite():
     assert on_ranks(norm, size=2) == [[pytest.approx(1.5, rel=1e-5)] * 4] * 2
 
 
-def test_all_ranks_skip_a_step_that_overflows_on_one():
+@pytest.mark.parametrize("kind", [GradScaler, ShardedGradScaler])
+def test_all_ranks_skip_a_step_that_overflows_on_one(kind):
     def train(rank):
         model = fully_shard(nn.Linear(4, 4), mesh=dist.init_device_mesh("cpu", (4,)))
-        optimizer, scaler, seen = mt.optim.SGD(model.parameters(), lr=0.1), GradScaler("cpu", init_scale=4.0), []
+        optimizer, scaler, seen = mt.optim.SGD(model.parameters(), lr=0.1), kind("cpu", init_scale=4.0), []
         for overflows in (True, False):
             before = model.weight.full_tensor()
             optimizer.zero_grad()
