@@ -64,7 +64,7 @@ def inverse_frequencies(config: Config) -> list[float]:
 
 
 def rotations(config: Config, length: int, like: mt.Tensor) -> tuple[mt.Tensor, mt.Tensor]:
-    """Return cosines and sines (length, head width) of all positions, with the dtype and on the device of `like`. All blocks use the same."""
+    """Return cosines and sines (length, head width) of all positions, like `like` in dtype and device. All blocks use the same."""
     frequencies = mt.tensor(inverse_frequencies(config), dtype=mt.float32, device=like.device)
     positions = mt.arange(length, dtype=mt.float32, device=like.device)
     angles = mt.outer(positions, frequencies)

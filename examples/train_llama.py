@@ -10,8 +10,9 @@
 import argparse
 import math
 
-import metatensor as mt
 from llama3 import Block, Config, RopeScaling, rotations
+
+import metatensor as mt
 from metatensor import distributed as dist
 from metatensor import nn
 from metatensor.distributed.fsdp import fully_shard
@@ -159,7 +160,7 @@ def main():
         results = [train(*arguments)]
     else:
         results = dist.sim.run(train, *arguments, world_size=math.prod(sizes.values()), ranks="all" if given.cpu else "groups")
-    for losses, log in results:
+    for losses, _ in results:
         if losses:
             print("losses", " ".join(f"{loss:.4f}" for loss in losses))
             break

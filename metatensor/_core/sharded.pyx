@@ -17,7 +17,8 @@ from metatensor._core.history cimport set_node
 from metatensor._core.late import later
 from metatensor._core.layout cimport copy_dims
 from metatensor._core.op cimport (
-    FUNCTIONAL, HOST, IN_PLACE, K_FLOAT, K_GENERATOR, K_OPERAND, K_SCALAR, K_TENSORS, NO_GRAD, VIEW, WITH_OUT, Call, Op, Overload, make_returns,
+    FUNCTIONAL, HOST, IN_PLACE, K_FLOAT, K_GENERATOR, K_OPERAND, K_SCALAR, K_TENSORS, NO_GRAD, VIEW, WITH_OUT, Call, Op,
+    Overload, make_returns,
 )
 from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, answers_itself, run_parts
 from metatensor._core.rule_node cimport begin, record, record_write

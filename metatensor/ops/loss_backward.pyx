@@ -9,7 +9,6 @@ from metatensor.ops.pointwise cimport Operands, elementwise_like, elementwise_re
 from metatensor.ops.spatial cimport fail
 from metatensor._core.gradients import gradient, ops
 from metatensor._core.gradients import recorded_as
-from metatensor._core.sharding import sharding
 
 
 cdef object broadcast_pair(Call* c):

@@ -108,7 +108,7 @@ def _processes(count: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _dask(address: str) -> Iterator[Any]:
-    distributed = _imported("distributed", "dask[distributed]")
+    distributed = _imported("dask.distributed", "dask[distributed]")
     # Threads of one worker would share metatensor's modes and the interpreter's lock.
     client = distributed.Client(address) if address else distributed.Client(threads_per_worker=1, dashboard_address=None)
     with client, client.get_executor(pure=False) as executor:

@@ -11,7 +11,7 @@ from metatensor.utils.executors import RayExecutor, open_executor
 
 @pytest.fixture(scope="module", params=["dask", "ray"])
 def executor(request):
-    pytest.importorskip({"dask": "distributed", "ray": "ray"}[request.param])
+    pytest.importorskip({"dask": "dask.distributed", "ray": "ray"}[request.param])
     with open_executor(request.param) as opened:
         yield opened
 

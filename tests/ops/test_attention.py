@@ -151,16 +151,3 @@ def test_a_mask_and_is_causal_both_hold_in_the_fused_kernel():
     for x in (q[0], q.to("meta")):
         with pytest.raises(RuntimeError, match="exclude"):
             attend(x, x, x, attn_mask=mask.to(x.device), is_causal=True)
-
-
-def test_the_layout_does_not_depend_on_the_grad_mode():
-    layer = mt.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).to("cpu").eval()
-    for shape in ((2, 5, 8), (1, 4, 8)):
-        q = mt.rand(5, 4, 4, device="cpu", requires_grad=True).transpose(0, 1).view(2, 2, 5, 4)
-        recorded = mt.nn.functional.scaled_dot_product_attention(q, q, q)
-        with mt.no_grad():
-            plain = mt.nn.functional.scaled_dot_product_attention(q, q, q)
-            program = mt.program.trace(layer, mt.rand(shape, device="cpu"))
-        assert recorded.stride() == plain.stride() == (8, 4, 16, 1)
-        x = mt.rand(shape, device="cpu")
-        assert mt.allclose(program(x), layer(x), atol=1e-6)

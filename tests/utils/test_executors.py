@@ -37,7 +37,7 @@ def test_mpi_has_no_address():
 
 
 @pytest.mark.parametrize("name, module, distribution",
-                         [("dask", "distributed", r"dask\[distributed\]"), ("ray", "ray", "ray"), ("mpi", "mpi4py.futures", "mpi4py")])
+                         [("dask", "dask.distributed", r"dask\[distributed\]"), ("ray", "ray", "ray"), ("mpi", "mpi4py.futures", "mpi4py")])
 def test_libraries_that_are_not_installed(name, module, distribution, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=f"needs '{distribution}'"), open_executor(name):

@@ -58,21 +58,9 @@ def _causal(query: Any, key: Any) -> Any:
 
 def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: Any, enable_gqa: bool,
               generator: Any) -> Any:  # fmt: skip
-    """Compute attention in differentiable steps. The square root of the scale multiplies query and key.
-
-    With data, the result has the strides that the operator gives without gradients. On meta it is contiguous, as PyTorch's is there.
-    """
-    made = attention_in_steps(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
+    """Compute attention in differentiable steps. The square root of the scale multiplies query and key."""
+    return attention_in_steps(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
                               lambda weights: functional.dropout(weights, dropout_p, True, False, generator=generator))  # fmt: skip
-    if query.is_meta or query.dim() != 4 or query.is_contiguous() or made is NotImplemented:
-        return made
-    with mt.no_grad():
-        q, k, v = (mt.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in (query, key, value))
-        wanted = functional.scaled_dot_product_attention(q, k, v, None, dropout_p, False, scale=scale, enable_gqa=enable_gqa).stride()
-    if made.stride() == wanted:
-        return made
-    order = sorted(range(4), key=lambda d: (-wanted[d], d))
-    return made.permute(order).contiguous().permute([order.index(d) for d in range(4)])
 
 
 def attention_in_steps(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: Any,

@@ -96,7 +96,7 @@ class Stage(nn.Module):
     def forward(self, x):
         if self.model.embed_tokens is not None:
             x = self.model.embed_tokens(x)
-        cos, sin = self.model.rotations(x)
+        cos, sin = EXAMPLE.rotations(self.model.config, x.shape[1], x)
         for layer in self.model.layers:
             x = layer(x, cos, sin)
         return x if self.lm_head is None else self.lm_head(self.model.norm(x))
