@@ -73,6 +73,18 @@ def test_inputs_and_devices(net):
         imported(data, sizes={"n": 3})
 
 
+def test_inputs_that_share_memory_and_unused_random_numbers():
+    def fn(x, y):
+        mt.empty(3, device="cpu").uniform_()
+        x = nn.functional.dropout(x, 0.0, False)  # the same tensor
+        return (x.view(2, 8)[:, :3] + y).view_as(y) + mt.ones(1, device="cpu").expand(2, 3)
+
+    x = mt.rand(2, 8, device="cpu")
+    program = mt.program.trace(fn, x, x[:, :3])
+    again = imported(exported(program))
+    assert mt.program.equal(again, program) and mt.equal(again(x, x[:, :3]), program(x, x[:, :3]))
+
+
 def test_data_beside_the_model(net, tmp_path):
     program = traced(net)
     program.to_onnx(tmp_path / "net.onnx", external_data=True)
