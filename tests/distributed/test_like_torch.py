@@ -23,7 +23,7 @@ def test_placements_are_pytorchs_or_cheaper():
     mine, other = ours(), theirs()
     different = {key for key in mine if mine[key] != other[key]}
     assert len(mine) == 360
-    assert len(different) <= 105
+    assert len(different) <= 106
     # PyTorch gathers or reduces to all ranks; here the result is sharded by an exchange or a reduce-scatter, or stays partial.
     assert {key for key in different if other[key] != "R"} <= KEPT_BY_PYTORCH
     assert all(mine[key] != "R" for key in different)
