@@ -3,7 +3,7 @@
 import pytest
 
 import metatensor as mt
-from browsing import PHONE, chromium, opened, until
+from browsing import PHONE, opened, until
 from metatensor import distributed as dist
 from metatensor import nn
 from metatensor.analysis import profile_ranks
@@ -46,12 +46,6 @@ def file(found, tmp_path_factory):
     path = tmp_path_factory.mktemp("ranks") / "page.html"
     found.to_html(path)
     return path
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
 
 
 def test_what_is_drawn_adds_up(found):
