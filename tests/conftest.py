@@ -120,3 +120,7 @@ def unchanged_state():
     mt.set_default_dtype(dtype)
     mt.set_default_device(None)
     mt.set_grad_enabled(grad)
+    context_parallelism = sys.modules.get("metatensor.distributed.tensor.experimental._context_parallel._options")
+    if context_parallelism is not None:
+        options = context_parallelism._cp_options
+        vars(options).update(vars(type(options)()))

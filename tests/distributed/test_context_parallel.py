@@ -26,14 +26,6 @@ from metatensor.utils.flop_counter import FlopCounterMode
 pytest.importorskip("metatensor_cpu")
 
 
-@pytest.fixture(autouse=True)
-def settings():
-    """Restore the settings of the process."""
-    before = dict(vars(_cp_options))
-    yield
-    vars(_cp_options).update(before)
-
-
 def tensors(heads=4, others=4, length=16, keys=None, width=8, values=None, dtype=mt.float32):
     mt.manual_seed(0)
     keys = keys or length
