@@ -17,8 +17,10 @@ from metatensor.analysis.utilization import batch_of
 from metatensor.devices.topologies import topology as topology_of
 from metatensor.distributed._world import World, use_world
 from metatensor.nn.modules.module import Module
-from metatensor.plan.costing import Coster, Impossible
+from metatensor.plan.costing import Coster
 from metatensor.plan.layouts import Degrees, Layout, Rejected
+from metatensor.plan.memory import Widths
+from metatensor.plan.times import Impossible
 from metatensor.plan.weights import state_bytes
 from metatensor.rules.policies import policy, policy_for
 
@@ -191,8 +193,9 @@ def search(
     gradient = mt.float32 if way.masters is not None else way.weights
     gradient = gradient_dtype or gradient
     with _simulated(where.size), policy(policy_for(None, profile)), mt.device("meta"), mt.enable_grad(), way.applied(model) as converted:
-        coster = Coster(model.train(), lambda batch: converted(arguments(batch)), _loss(loss), where,
-                        state_bytes(optimizer, way.masters or way.weights), masters, gradient.itemsize, stages == "equal")  # fmt: skip
+        widths = Widths(max((p.element_size() for p in model.parameters()), default=4), gradient.itemsize,
+                        state_bytes(optimizer, way.masters or way.weights), masters)  # fmt: skip
+        coster = Coster(model.train(), lambda batch: converted(arguments(batch)), _loss(loss), where, widths, stages == "equal")
         plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, precision, [], [])
         sizes = _Sizes(where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches)
         for degrees in candidates(sizes, shard, recompute if coster.order else ["none"], sequence if coster.order else [False]):

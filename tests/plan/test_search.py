@@ -8,7 +8,7 @@ import metatensor as mt
 from metatensor import distributed, nn
 from metatensor.nn import functional as F
 from metatensor.plan import Degrees
-from metatensor.plan.costing import _split
+from metatensor.plan.stages import split
 from plan.transformers_like import Decoder, Layer, decoder, tokens
 
 
@@ -215,7 +215,7 @@ def test_a_batch_that_does_not_divide():
 
 
 def test_stages_are_as_short_as_possible():
-    assert _split([1.0] * 6, 0.0, 2.0, 2) == [(0, 4), (4, 6)]
-    assert _split([1.0] * 6, 2.0, 0.0, 3) == [(0, 1), (1, 4), (4, 6)] or max(e - s for s, e in _split([1.0] * 6, 2.0, 0.0, 3)) <= 3
-    assert _split([5.0, 1.0, 1.0, 1.0], 0.0, 0.0, 2) == [(0, 1), (1, 4)]
-    assert _split([1.0, 2.0], 0.5, 0.5, 1) == [(0, 2)]
+    assert split([1.0] * 6, 0.0, 2.0, 2) == [(0, 4), (4, 6)]
+    assert split([1.0] * 6, 2.0, 0.0, 3) == [(0, 1), (1, 4), (4, 6)] or max(e - s for s, e in split([1.0] * 6, 2.0, 0.0, 3)) <= 3
+    assert split([5.0, 1.0, 1.0, 1.0], 0.0, 0.0, 2) == [(0, 1), (1, 4)]
+    assert split([1.0, 2.0], 0.5, 0.5, 1) == [(0, 2)]
