@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from metatensor._core.units import bytes_text, seconds_text
 from metatensor.plan.layouts import CATEGORIES, Layout
+from metatensor.plan.rates import text_of_energy
 
 if TYPE_CHECKING:
     from metatensor.plan.searching import TrainingPlan
@@ -28,6 +29,7 @@ def explained(a: Layout, b: Layout, memory: int) -> str:
             word = "less" if saved > 0 else "more"
             lines.append(f"  {seconds_text(abs(saved))} {word} {name}: {seconds_text(fast.parts()[name])} against "
                          f"{seconds_text(slow.parts()[name])}")  # fmt: skip
+    lines += _energy(fast, slow)
     for one in (fast, slow):
         over = one.peak - memory
         rank = max(one.memory, key=lambda rank: sum(rank.values()))
@@ -35,6 +37,17 @@ def explained(a: Layout, b: Layout, memory: int) -> str:
         fits = f"{bytes_text(over)} too much" if over > 0 else f"{bytes_text(-over)} are left"
         lines.append(f"  [{one.degrees}] needs {bytes_text(one.peak)}, most of it {largest} ({bytes_text(rank[largest])}); {fits}")
     return "\n".join(lines)
+
+
+def _energy(fast: Layout, slow: Layout) -> list[str]:
+    """Return how energy and price differ, where they are known and differ by more than 0.1%."""
+    found = []
+    for what, a, b, text in (
+        ("takes at most", fast.energy, slow.energy, text_of_energy), ("costs", fast.price, slow.price, lambda value: f"{value:.4g}"),
+    ):  # fmt: skip
+        if a is not None and b is not None and abs(a - b) > 1e-3 * max(a, b):
+            found.append(f"  a step {what} {text(a)} against {text(b)}, {abs(a - b) / b:.1%} {'less' if a < b else 'more'}")
+    return found
 
 
 def plan_text(plan: TrainingPlan) -> str:
@@ -52,6 +65,10 @@ def plan_text(plan: TrainingPlan) -> str:
                          f"{bytes_text(layout.peak):>10}{seconds_text(exposed):>10}{seconds_text(layout.bubble):>10}")  # fmt: skip
         lines += ["", f"{len(plan.layouts):,} layouts fit; with least memory for their speed: "
                   + ", ".join(str(plan.layouts.index(one)) for one in plan.pareto()[:SHOWN])]  # fmt: skip
+        best = plan.layouts[0]
+        if known := best.rates.text(best.seconds, best.degrees.devices, best.tokens):
+            lines.append(f"a step of layout 0 takes {known}, with all devices at the power of their profile and without hosts"
+                         if best.energy is not None else f"a step of layout 0 has {known}")  # fmt: skip
     if plan.rejected:
         lines += ["", f"{len(plan.rejected):,} were left out, among them"]
         seen: set[str] = set()

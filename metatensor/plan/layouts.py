@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from metatensor.plan.rates import Rates
+
 __all__ = ["CATEGORIES", "Degrees", "Layout", "Rejected"]
 
 CATEGORIES = ("parameter", "gradient", "optimizer", "saved", "temporary", "communication")
@@ -75,6 +77,10 @@ class Layout:
     """Operations of a step on all devices, without what is computed again."""
     peak_rate: float | None
     """Operations per second of a device."""
+    tokens: int | None = None
+    """Tokens of a step. None if the inputs are not token ids."""
+    rates: Rates = Rates()
+    """Power and price of a device."""
 
     @property
     def seconds(self) -> float:
@@ -97,6 +103,21 @@ class Layout:
         """Model FLOPs utilization."""
         return self.model_flops / (self.seconds * self.peak_rate * self.degrees.devices) if self.peak_rate else None
 
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens of all devices in a second. None if the inputs are not token ids."""
+        return self.tokens / self.seconds if self.tokens else None
+
+    @property
+    def energy(self) -> float | None:
+        """Joules of a step on all devices, at most. None if the profile has no power."""
+        return self.rates.energy(self.seconds, self.degrees.devices)
+
+    @property
+    def price(self) -> float | None:
+        """Price of a step on all devices. None if none is known."""
+        return self.rates.cost(self.seconds, self.degrees.devices)
+
     def parts(self) -> dict[str, float]:
         """Return the parts of the time by name."""
         return {"compute": self.compute, "tensor communication": self.tensor_communication, "data communication": self.data_communication,
@@ -106,9 +127,11 @@ class Layout:
         """Return all figures as JSON types."""
         return {
             "degrees": dict(vars(self.degrees)), "micro_batches": self.micro_batches, "blocks_by_stage": [len(s) for s in self.stages],
-            "step_time_s": self.seconds, "samples_per_second": self.samples_per_second, "mfu": self.mfu,
+            "step_time_s": self.seconds, "samples_per_second": self.samples_per_second,
+            "tokens_per_second": self.tokens_per_second, "mfu": self.mfu,
             "time_s": {name.replace(" ", "_"): value for name, value in self.parts().items()},
             "hidden_communication_s": self.hidden_communication, "memory_bytes": self.memory, "peak_bytes": self.peak,
+            **self.rates.figures(self.seconds, self.degrees.devices, {"sample": self.samples, "token": self.tokens}),
         }  # fmt: skip
 
 

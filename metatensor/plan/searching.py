@@ -9,6 +9,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor import distributed
+from metatensor._core.nested import tensors_in
 from metatensor._core.units import bytes_text
 from metatensor.analysis.fit import resized
 from metatensor.analysis.precision import precision_named
@@ -21,6 +22,7 @@ from metatensor.plan.costing import Coster
 from metatensor.plan.layouts import Degrees, Layout, Rejected
 from metatensor.plan.memory import Widths
 from metatensor.plan.times import Impossible
+from metatensor.plan.rates import rates_of
 from metatensor.plan.weights import state_bytes
 from metatensor.rules.policies import policy, policy_for
 
@@ -122,7 +124,7 @@ def search(
     precision: str = "bf16-master", gradient_dtype: Any = None, max_memory: int | None = None, headroom: float = 0.1,
     tensor: Sequence[int] | None = None, pipeline: Sequence[int] | None = None, shard: Sequence[int] = SHARDS,
     micro_batches: Sequence[int] | None = None, recompute: Sequence[str] = RECOMPUTES, sequence: Sequence[bool] = (False, True),
-    stages: str = "balanced",
+    stages: str = "balanced", price: float | None = None,
     **kwargs: Any,
 ) -> TrainingPlan:  # fmt: skip
     """Rank the layouts of a training step of ``model(*inputs, **kwargs)`` on many devices.
@@ -160,6 +162,9 @@ def search(
 
     stages : str
         How blocks are divided among pipeline stages: "balanced", such that the slowest stage is as fast as possible, or "equal".
+    price : float, optional
+        Price of a device for an hour, in any currency. Default: that of the profile, if it has one. Energy is that of the power in the
+        profile.
 
     Returns
     -------
@@ -188,6 +193,8 @@ def search(
     arguments = _arguments(inputs, kwargs)
     way = precision_named(precision)
     profile = where.device
+    rates = rates_of(profile, price)
+    tokens = _tokens(arguments)
     memory = max_memory if max_memory is not None else _memory(profile, headroom)
     masters = 4 if way.masters is not None else 0
     gradient = mt.float32 if way.masters is not None else way.weights
@@ -204,6 +211,7 @@ def search(
             except Impossible as error:
                 plan.rejected.append(Rejected(degrees, str(error)))
                 continue
+            layout.rates, layout.tokens = rates, None if tokens is None else tokens * global_batch
             if layout.peak > memory:
                 plan.rejected.append(Rejected(degrees, "memory", layout.peak - memory, layout))
             else:
@@ -292,6 +300,14 @@ def _arguments(inputs: tuple, kwargs: dict[str, Any]) -> Callable[[int], tuple[t
         raise ValueError("search: no input has a batch, the first size of a tensor")
     changed = resized(inputs, kwargs, found)
     return lambda batch: changed(batch, None)
+
+
+def _tokens(arguments: Callable[[int], tuple[tuple, dict[str, Any]]]) -> int | None:
+    """Return the tokens of a sample: the second size of the first matrix of integers among the inputs. None if there is none."""
+    for t in tensors_in(arguments(1)):
+        if t.dtype in (mt.int64, mt.int32) and t.dim() == 2:
+            return int(t.shape[1])
+    return None
 
 
 def _loss(loss: Callable[..., Any] | None) -> Callable[[Any, int], Any]:

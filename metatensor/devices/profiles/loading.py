@@ -335,7 +335,7 @@ class Reader:
         if not NAME.fullmatch(name):
             raise self.wrong("", f"{name!r} cannot name a profile: use lower-case letters, digits and hyphens")
         self.keys(contents, "", ("title", "vendor", "kind", "backend", "architecture", "aliases", "note", "memory", "rates",
-                                 "vector_rates", "links", "launch", "efficiency", "operators", "kinds", "sources"))  # fmt: skip
+                                 "vector_rates", "links", "power", "price", "launch", "efficiency", "operators", "kinds", "sources"))  # fmt: skip
         kind = self.text(contents, "kind", required=True)
         if kind not in KINDS:
             raise self.wrong("", f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
@@ -348,6 +348,8 @@ class Reader:
             raise self.wrong("memory.options", "the capacity must be one of them")
         if capacity is not None and visible is not None and visible > capacity:
             raise self.wrong("memory.visible", "is more than the capacity")
+        power = self.table(contents, "power", "power", ("maximum",))
+        price = self.table(contents, "price", "price", ("hour",))
         launch = self.table(contents, "launch", "launch", ("overhead", *PHASES))
         return DeviceProfile(
             name=name,
@@ -363,6 +365,8 @@ class Reader:
             rates=self.rates(contents, "rates"),
             vector_rates=self.rates(contents, "vector_rates"),
             links=self.links(contents),
+            power=self.figure(power, "maximum", "power", "watts"),
+            price=self.figure(price, "hour", "price", "price per hour"),
             launch_overhead=self.figure(launch, "overhead", "launch", "seconds"),
             phase_overheads={phase: self.figure(launch, phase, "launch", "seconds") for phase in PHASES if phase in launch},
             efficiency=self.efficiency(contents),

@@ -33,7 +33,7 @@ class Source(NamedTuple):
 class Figure(NamedTuple):
     """A figure of a profile and where it comes from.
 
-    ``value`` is in bytes, bytes per second, operations per second, or seconds. ``text`` is the value as the profile writes
+    ``value`` is in bytes, bytes per second, operations per second, watts, or seconds. ``text`` is the value as the profile writes
     it. ``estimate`` tells that the figure is not published for this device: ``note`` says how it was found.
     """
 
@@ -84,6 +84,10 @@ class DeviceProfile:
         The same outside matrix units, where published.
     links : tuple of Link
         Links to other devices and to the host.
+    power : float or None
+        Watts that the device takes at most, as its vendor publishes them.
+    price : float or None
+        What an hour of the device costs, in any currency. The profiles of the package have none.
     launch_overhead : float or None
         Seconds that the start of one kernel costs at least.
     phase_overheads : mapping of str to float
@@ -120,6 +124,8 @@ class DeviceProfile:
     rates: Mapping[str, float] = field(default_factory=dict)
     vector_rates: Mapping[str, float] = field(default_factory=dict)
     links: tuple[Link, ...] = ()
+    power: float | None = None
+    price: float | None = None
     launch_overhead: float | None = None
     phase_overheads: Mapping[str, float] = field(default_factory=dict)
     efficiency: Mapping[str, float] = field(default_factory=dict)
@@ -169,7 +175,8 @@ class DeviceProfile:
             "architecture": self.architecture, "aliases": list(self.aliases), "note": self.note, "memory": self.memory,
             "visible_memory": self.visible_memory, "memory_options": list(self.memory_options),
             "memory_bandwidth": self.memory_bandwidth, "rates": dict(self.rates), "vector_rates": dict(self.vector_rates),
-            "links": [link._asdict() for link in self.links], "launch_overhead": self.launch_overhead,
+            "links": [link._asdict() for link in self.links], "power": self.power, "price": self.price,
+            "launch_overhead": self.launch_overhead,
             "phase_overheads": dict(self.phase_overheads), "efficiency": dict(self.efficiency), "operator_dtype": self.operator_dtype,
             "operators": {name: cost.to_dict() for name, cost in self.operators.items()},
             "kinds": {name: cost.to_dict() for name, cost in self.kinds.items()},

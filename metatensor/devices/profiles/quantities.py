@@ -17,6 +17,8 @@ DIMENSIONS: dict[str, dict[str, Decimal]] = {
     },
     "operations per second": {f"{prefix}{what}/s": Decimal(factor) for what in ("FLOP", "OP") for prefix, factor in _DECIMAL.items()},
     "ratio": {"": Decimal(1), "%": Decimal("0.01")},
+    "watts": {"W": Decimal(1), "kW": Decimal(1000)},
+    "price per hour": {"/h": Decimal(1)},
     "seconds": {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "ns": Decimal("1e-9")},
 }
 """Units of each dimension, with their values in its base unit."""
