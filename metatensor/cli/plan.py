@@ -11,7 +11,7 @@ from metatensor.checkpoint.errors import CheckpointError, printable
 from metatensor.cli.configs import config_in, without_cache
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.inputs import dtype_named
-from metatensor.cli.plan_inputs import Arguments, arguments_of, fail, made_model, numbers
+from metatensor.cli.plan_inputs import Arguments, Price, arguments_of, changes_of, fail, made_model, numbers, what_if
 from metatensor.cli.plan_training import TRAINING, plan_training, train_options
 from metatensor.cli.request import Request, model_options
 from metatensor.cli.sizes import Size, parse_bytes, parse_share
@@ -20,6 +20,8 @@ from metatensor.cli.training_options import loss_of
 
 __all__ = ["command"]
 
+CHANGES = ("sequence", "devices", "price")
+"""What ``--what-if`` can change besides named sizes of the inputs, without --train."""
 KINDS = {
     **dict.fromkeys(("cache_dtype", "block", "chunk", "batches", "utilization"), ("serve",)), "max_memory": ("serve", "train"),
     **dict.fromkeys(("batch", "disk_bandwidth", "lora"), ("neither",)), "weights": ("serve", "neither"),
@@ -51,6 +53,9 @@ KINDS = {
               "--recompute) instead of a decode step.")
 @train_options
 @click.option("--weights", metavar="CHECKPOINT", help="A checkpoint whose header says what the weights take [default: that of the folder].")
+@click.option("--price", type=Price(), metavar="PRICE", help='Price of a device for an hour ("2.50/h"), for prices of steps and tokens.')
+@click.option("--what-if", metavar="NAME=VALUE", help='Also plan with another "sequence", "devices" or "price", with --train '
+              '"global_batch", or another size that inputs name. Separate several by semicolons.')
 @click.option("--where", metavar="SIZES", multiple=True, help='The values of other named sizes in inputs: "h in 224".')
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(request: Request, devices: str, serve: bool, train: bool, as_json: bool, where: tuple[str, ...], **options: Any) -> None:
@@ -82,21 +87,34 @@ def command(request: Request, devices: str, serve: bool, train: bool, as_json: b
             raise click.UsageError(f"--{name.replace('_', '-')} {why}")
     if train:
         return plan_training(request, devices, where, given, as_json)
+    change = changes_of(given.pop("what_if", None), CHANGES, request.texts)
     model = made_model(request)
     from metatensor.plan.devices import DeviceError
 
     try:
-        found = _planned(request, model, devices, where, given, serve)
+        found = _planned(request, model, devices, where, dict(given), serve, {})
+        other = _planned(request, model, devices, where, dict(given), serve, dict(change)) if change else None
     except DeviceError as error:
         raise click.BadParameter(printable(str(error).removeprefix("devices: ")), param_hint="--devices") from None
     except CheckpointError as error:
         raise click.ClickException(printable(str(error))) from None
-    click.echo(json.dumps(found.to_dict(), indent=2) if as_json else printable_lines(str(found)))
+    if as_json:
+        row = found.to_dict()
+        click.echo(json.dumps(row if other is None else {**row, "what_if": {**change, **other.to_dict()}}, indent=2))
+    else:
+        click.echo(printable_lines(str(found) if other is None else f"{found}\n\n{what_if(change)}\n\n{other}"))
     raise SystemExit(0 if found.fits else 1)
 
 
-def _planned(request: Request, model: Any, devices: str, where: tuple[str, ...], given: dict[str, Any], serving: bool) -> Any:
+def _planned(
+    request: Request, model: Any, devices: str, where: tuple[str, ...], given: dict[str, Any], serving: bool, change: dict[str, Any]
+) -> Any:  # fmt: skip
     from metatensor import plan
+
+    devices = change.pop("devices", devices)
+    for name, option in (("sequence", "context"), ("price", "price")):
+        if name in change:
+            given[option] = change.pop(name)
 
     if "cache_dtype" in given:
         dtype = dtype_named(given["cache_dtype"])
@@ -108,7 +126,7 @@ def _planned(request: Request, model: Any, devices: str, where: tuple[str, ...],
     given.setdefault("weights", _checkpoint_of(request.target))
     if serving:
         given.setdefault("context", 8192)
-    arguments = arguments_of(request.texts or ("int64[batch,sequence]",), where)
+    arguments = arguments_of(request.texts or ("int64[batch,sequence]",), where, changed=change)
     if "lora" in given:
         model = without_cache(model)
     else:

@@ -12,7 +12,7 @@ from metatensor.analysis.functions import as_module
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.configs import without_cache
 from metatensor.cli.contents import printable_lines
-from metatensor.cli.plan_inputs import arguments_of, fail, made_model, numbers
+from metatensor.cli.plan_inputs import arguments_of, changes_of, fail, made_model, numbers, what_if
 from metatensor.cli.request import Request
 from metatensor.cli.sizes import Size, parse_share
 from metatensor.cli.terminal import output_on_stderr
@@ -21,11 +21,11 @@ from metatensor.cli.training_options import loss_of
 __all__ = ["TRAINING", "plan_training", "train_options"]
 
 LISTS = ("tensor", "pipeline", "shard", "micro_batches")
-TRAINING = (*LISTS, "global_batch", "loss", "optimizer", "precision", "recompute", "headroom", "stages", "explain", "what_if", "export",
+TRAINING = (*LISTS, "global_batch", "loss", "optimizer", "precision", "recompute", "headroom", "stages", "explain", "export",
             "top")  # fmt: skip
 """The options of `train_options` besides ``--train``."""
-CHANGES = ("sequence", "global_batch", "devices")
-"""What ``--what-if`` can change."""
+CHANGES = ("sequence", "global_batch", "devices", "price")
+"""What ``--what-if`` can change besides named sizes of the inputs."""
 
 
 def train_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,8 +34,6 @@ def train_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--top", type=click.IntRange(min=1), metavar="N", help="With --train and --json: layouts to print [default: all]."),
         click.option("--export", metavar="FILE", help="With --train: print the best layout as torchtitan.toml, megatron.sh, "
                      "accelerate.yaml or deepspeed.json instead."),
-        click.option("--what-if", metavar="NAME=VALUE", help='With --train: also plan with another "sequence", "global_batch" or '
-                     '"devices".'),
         click.option("--explain", metavar="A,B", help="With --train: also say why one of two layouts, given by their ranks, is faster."),
         click.option("--stages", type=click.Choice(["balanced", "equal"]), help="With --train: how blocks are divided among pipeline "
                      "stages [default: balanced]."),
@@ -71,14 +69,16 @@ def plan_training(request: Request, devices: str, where: tuple[str, ...], given:
     if "loss" in given:
         given["loss"] = loss_of(given["loss"], request.torch)
     ranks = _ranks(given.pop("explain", None))
-    change = _change(given.pop("what_if", None))
+    change = changes_of(given.pop("what_if", None), CHANGES, request.texts)
     target, top, context = given.pop("export", None), given.pop("top", None), given.pop("context", 2048)
-    arguments = arguments_of(request.texts, where, needed=("batch",))
+    arguments_of(request.texts, where, needed=("batch",))
     model = without_cache(as_module(made_model(request)))
 
     def planned(settings: dict[str, Any]) -> Any:
         settings = {"devices": devices, **given, **settings}
         length = settings.pop("sequence", context)
+        sizes = {name: settings.pop(name) for name in set(settings) & set(change) - set(CHANGES)}
+        arguments = arguments_of(request.texts, where, needed=("batch",), changed=sizes)
         from metatensor.plan import search
 
         try:
@@ -105,7 +105,7 @@ def plan_training(request: Request, devices: str, where: tuple[str, ...], given:
     else:
         texts = [str(plan), *([explained] if explained else [])]
         if other is not None:
-            texts.append(f"what if {', '.join(f'{name} = {value}' for name, value in change.items())}\n\n{other}")
+            texts.append(f"{what_if(change)}\n\n{other}")
         click.echo(printable_lines("\n\n".join(texts)))
     raise SystemExit(0 if plan.fits else 1)
 
@@ -117,13 +117,3 @@ def _ranks(text: str | None) -> list[int] | None:
     if len(found) != 2:
         raise click.BadParameter("give the ranks of two layouts, such as 0,1", param_hint="--explain")
     return found
-
-
-def _change(text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    name, equals, value = (part.strip() for part in text.partition("="))
-    name = name.replace("-", "_")
-    if not equals or name not in CHANGES:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE with one of {', '.join(CHANGES)}", param_hint="--what-if")
-    return {name: value if name == "devices" else numbers(value, "--what-if")[0]}

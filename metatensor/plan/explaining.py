@@ -67,8 +67,7 @@ def plan_text(plan: TrainingPlan) -> str:
                   + ", ".join(str(plan.layouts.index(one)) for one in plan.pareto()[:SHOWN])]  # fmt: skip
         best = plan.layouts[0]
         if known := best.rates.text(best.seconds, best.degrees.devices, best.tokens):
-            lines.append(f"a step of layout 0 takes {known}, with all devices at the power of their profile and without hosts"
-                         if best.energy is not None else f"a step of layout 0 has {known}")  # fmt: skip
+            lines.append(f"a step of layout 0: {known}")
     if plan.rejected:
         lines += ["", f"{len(plan.rejected):,} were left out, among them"]
         seen: set[str] = set()

@@ -14,6 +14,7 @@ from metatensor.nn.modules.module import Module
 from metatensor.plan.adapting import lora_step
 from metatensor.plan.decoding import Arguments, Decoder
 from metatensor.plan.devices import Place, places_of
+from metatensor.plan.rates import Rates, rates_of
 from metatensor.plan.weights import StoredWeights
 from metatensor.rules.policies import policy, policy_for
 
@@ -72,6 +73,8 @@ class DeviceMapPlan:
     remarks: list[str] = field(default_factory=list)
     training: bool = False
     """Whether steps train adapters."""
+    rates: Rates = Rates()
+    """Power and price of all devices together."""
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -80,7 +83,9 @@ class DeviceMapPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON types."""
-        return {**vars(self), "places": [vars(use) for use in self.places], "tokens_per_second": self.tokens_per_second}
+        tokens = self.batch * (self.context if self.training else 1)
+        return {**vars(self), "places": [vars(use) for use in self.places], "tokens_per_second": self.tokens_per_second,
+                "rates": vars(self.rates), **self.rates.figures(self.seconds, 1, {"token": tokens})}  # fmt: skip
 
     def __str__(self) -> str:
         from metatensor.plan.tables import device_map_text
@@ -91,7 +96,7 @@ class DeviceMapPlan:
 def device_map(
     model: Any, *, devices: Any, context: int = 2048, batch: int = 1, arguments: Arguments | None = None, feed: Any = None,
     weights: Any = None, disk_bandwidth: float | None = None, lora: str | int | None = None, loss: Any = None, optimizer: Any = "adamw",
-    recompute: str = "none",
+    recompute: str = "none", price: float | None = None,
 ) -> DeviceMapPlan:  # fmt: skip
     """Place the parts of a model for inference or LoRA training, such that a step is as fast as possible.
 
@@ -118,6 +123,8 @@ def device_map(
         gradients, and what it saves for the backward pass; parts that are stored elsewhere are loaded in both passes.
     loss, optimizer, recompute
         With ``lora``: as for `estimate_training`.
+    price : float, optional
+        Price of a device for an hour, in any currency. Default: that of each profile, if it has one.
 
     Returns
     -------
@@ -162,7 +169,19 @@ def device_map(
     plan = solver.plan(found, places, type(model).__name__, batch, context)
     plan.remarks += stored.remarks
     plan.training = lora is not None
+    plan.rates = _all_rates([place for place in places if place.kind == "device"], price)
     return plan
+
+
+def _all_rates(places: list[Place], price: float | None) -> Rates:
+    """Return power and price of devices together. A figure is unknown if it is for one of them."""
+    each = [rates_of(place.profile, price) for place in places]
+    powers, prices = [rates.power for rates in each], [rates.price for rates in each]
+
+    def total(values: list[float | None]) -> float | None:
+        return None if None in values or not values else sum(value or 0.0 for value in values)
+
+    return Rates(total(powers), total(prices))
 
 
 def _fewer_kinds(places: list[Place]) -> list[list[Place]]:

@@ -47,7 +47,7 @@ class Rates:
         if energy is not None:
             parts.append(f"at most {text_of_energy(energy)}" + (f" ({text_of_energy(energy / tokens)} per token)" if tokens else ""))
         if cost is not None:
-            parts.append(f"a price of {cost:.4g}" + (f" ({cost / tokens * 1e6:.4g} per million tokens)" if tokens else ""))
+            parts.append(f"price {cost:.4g}" + (f" ({cost / tokens * 1e6:.4g} per million tokens)" if tokens else ""))
         return ", ".join(parts)
 
 
@@ -76,7 +76,7 @@ def parse_price(text: Any) -> float:
     """
     match = _PRICE.fullmatch(str(text).strip())
     value = float(match[1]) if match else 0.0
-    if not value:
+    if not value or not math.isfinite(value):
         raise ValueError(f"{text!r} is not a positive price of a device for an hour, such as 2.50/h")
     return value
 

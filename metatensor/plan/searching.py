@@ -21,8 +21,8 @@ from metatensor.nn.modules.module import Module
 from metatensor.plan.costing import Coster
 from metatensor.plan.layouts import Degrees, Layout, Rejected
 from metatensor.plan.memory import Widths
-from metatensor.plan.times import Impossible
 from metatensor.plan.rates import rates_of
+from metatensor.plan.times import Impossible
 from metatensor.plan.weights import state_bytes
 from metatensor.rules.policies import policy, policy_for
 

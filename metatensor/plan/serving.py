@@ -12,6 +12,7 @@ from metatensor.analysis.timing import predict
 from metatensor.devices.profiles import DeviceProfile
 from metatensor.plan.decoding import Arguments, Decoder
 from metatensor.plan.devices import places_of
+from metatensor.plan.rates import Rates, rates_of
 from metatensor.plan.states import StateGroup, States
 from metatensor.plan.weights import StoredWeights
 from metatensor.rules.policies import policy, policy_for
@@ -69,7 +70,11 @@ class ServingPlan:
     cache_dtype: str | None = None
     block: int = 1
     replicas: int = 1
-    """Devices, each with the whole model."""
+    """Copies of the model."""
+    tensor: int = 1
+    """Devices that each copy is divided among."""
+    rates: Rates = Rates()
+    """Power and price of a device."""
     limit_reason: str | None = None
     """What is missing, if not a single sequence fits."""
     remarks: list[str] = field(default_factory=list)
@@ -81,8 +86,13 @@ class ServingPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON types."""
-        rows = [{**vars(row), "tokens_per_second": row.tokens_per_second} for row in self.decode]
-        return {**vars(self), "state": [{**vars(g), "shape": list(g.shape)} for g in self.state], "decode": rows, "fits": self.fits}
+        rows = []
+        for row in self.decode:
+            known = self.rates.figures(row.seconds, self.tensor, {"token": row.batch})
+            rows.append({**vars(row), "tokens_per_second": row.tokens_per_second, **known})
+        prompt = self.rates.figures(self.prefill_seconds, self.tensor, {"prompt_token": self.context})
+        return {**vars(self), "rates": vars(self.rates), **prompt,
+                "state": [{**vars(g), "shape": list(g.shape)} for g in self.state], "decode": rows, "fits": self.fits}  # fmt: skip
 
     def __str__(self) -> str:
         from metatensor.plan.tables import serving_text
@@ -93,7 +103,7 @@ class ServingPlan:
 def serve(
     model: Any, *, devices: Any, context: int, arguments: Arguments | None = None, feed: Callable[[Any], dict[str, Any]] | None = None,
     weights: Any = None, cache_dtype: Any = None, block: int = 1, chunk: int = 8192, batches: Sequence[int] | None = None,
-    utilization: float = 0.9, max_memory: int | None = None,
+    utilization: float = 0.9, max_memory: int | None = None, price: float | None = None,
 ) -> ServingPlan:  # fmt: skip
     """Return what an inference server can do with a model.
 
@@ -127,6 +137,8 @@ def serve(
         Part of the device's memory that the server uses. Default 0.9.
     max_memory : int, optional
         Bytes that the server may use, instead of that part.
+    price : float, optional
+        Price of a device for an hour, in any currency. Default: that of the profile, if it has one.
 
     Returns
     -------
@@ -182,6 +194,7 @@ def serve(
             longest_context=_longest(states, memory - fixed, working), chunk=chunk,
             prefill_seconds=_prefill(decoder, states, stored, place.profile, context, chunk),
             cache_dtype=None if cache_dtype is None else str(cache_dtype).rpartition(".")[2], block=block, replicas=len(places),
+            rates=rates_of(place.profile, price),
             remarks=[*states.remarks(), *stored.remarks],
         )  # fmt: skip
         if not users:

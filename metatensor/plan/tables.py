@@ -39,6 +39,9 @@ def serving_text(plan: ServingPlan) -> str:
         lines.append(f"{row.batch:>10,}{bytes_text(row.bytes):>12}{_seconds(row.seconds):>12}"
                      + (f"{rate:>12,.0f}{rate / row.batch:>10,.1f}" if rate else f"{'unknown':>12}{'':>10}")
                      + ("" if row.fits else "  does not fit"))  # fmt: skip
+    last = next((row for row in reversed(plan.decode) if row.fits), None)
+    if last is not None and (known := plan.rates.text(last.seconds, plan.tensor, last.batch)):
+        lines += ["", f"a step of {last.batch:,} sequences: {known}"]
     return "\n".join([*lines, *(["", *plan.remarks] if plan.remarks else [])])
 
 
@@ -55,7 +58,10 @@ def device_map_text(plan: DeviceMapPlan) -> str:
                      f"{bytes_text(use.reserved_bytes):>10}{use.parts:>7}{_seconds(use.seconds):>16}")  # fmt: skip
     rate = plan.tokens_per_second
     rated = f": {rate:,.3g} tokens per second" if rate else ""
-    lines += ["", f"a {'training' if plan.training else 'decode'} step takes {_seconds(plan.seconds)}{rated}", "", "device_map"]
+    lines += ["", f"a {'training' if plan.training else 'decode'} step takes {_seconds(plan.seconds)}{rated}"]
+    if known := plan.rates.text(plan.seconds, 1, plan.batch * (plan.context if plan.training else 1)):
+        lines.append(f"energy and price of a step: {known}")
+    lines += ["", "device_map"]
     lines += [f"    {path!r}: {place!r}" for path, place in plan.device_map.items()]
     return "\n".join([*lines, *(["", *plan.remarks] if plan.remarks else [])])
 

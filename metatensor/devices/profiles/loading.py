@@ -335,7 +335,8 @@ class Reader:
         if not NAME.fullmatch(name):
             raise self.wrong("", f"{name!r} cannot name a profile: use lower-case letters, digits and hyphens")
         self.keys(contents, "", ("title", "vendor", "kind", "backend", "architecture", "aliases", "note", "memory", "rates",
-                                 "vector_rates", "links", "power", "price", "launch", "efficiency", "operators", "kinds", "sources"))  # fmt: skip
+                                 "vector_rates", "links", "power", "price", "launch", "efficiency", "operators", "kinds",
+                                 "sources"))  # fmt: skip
         kind = self.text(contents, "kind", required=True)
         if kind not in KINDS:
             raise self.wrong("", f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
