@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from metatensor.devices.topologies import Topology
 from metatensor.distributed.tensor import init_device_mesh
@@ -14,11 +14,18 @@ from metatensor.plan.arranging import Arranged
 from metatensor.plan.blocks import Block, Given, NoBlocks, blocks_of, check_blocks
 from metatensor.plan.layouts import Degrees, Layout
 from metatensor.plan.measuring import measure_around, measure_block
-from metatensor.plan.memory import Widths, rank_memory
-from metatensor.plan.stages import split
-from metatensor.plan.times import Impossible, StepTimes, Timed
+from metatensor.plan.memory import Widths, host_memory, rank_memory, shared
+from metatensor.plan.rates import Rates
+from metatensor.plan.schedules import Run, flights, rank_of_stage, rank_style, run_times, split_backward
+from metatensor.plan.stages import Stage, split
+from metatensor.plan.times import Impossible, Passes, StepTimes, Timed
 
-__all__ = ["Coster"]
+__all__ = ["Candidate", "Coster", "lower_bound"]
+
+
+def _shape(degrees: Degrees) -> tuple[Any, ...]:
+    """Return what the runs of blocks on meta depend on."""
+    return degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.recompute, degrees.context, degrees.expert
 
 
 class Coster:
@@ -60,10 +67,16 @@ class Coster:
             self.remarks[f"the model is planned as one part, without stages and recomputation: {error}"] = None
         self._blocks: dict[Any, Timed | str] = {}
         self._arranged: dict[Any, Arranged | None] = {}
-        self._around: dict[Any, tuple[Timed, Timed] | str] = {}
+        self._around: dict[Any, tuple[Timed, Timed]] = {}
         self._meshes: dict[int, Any] = {}
-        self._stages: dict[Degrees, list[list[int]]] = {}
+        self._stages: dict[Any, list[Stage]] = {}
+        self._prepared: dict[Any, _Prepared] = {}
+        self._split: set[Any] = set()
         self._operations: int | None = None
+        self.rates = Rates()
+        """Power and price of a device."""
+        self.tokens: int | None = None
+        """Tokens of a sample."""
         dtype = next((str(p.dtype).rpartition(".")[2] for p in model.parameters()), "float32")
         self._rate = topology.device.rate(dtype)
 
@@ -86,17 +99,17 @@ class Coster:
 
     def block(self, kind: int, degrees: Degrees) -> Timed:
         """Return the cost of a kind of block. Raise `Impossible` if it cannot be divided so."""
-        shape = kind, degrees.tensor, degrees.sequence, degrees.micro_batch
-        key = (*shape, degrees.recompute)
+        key = kind, _shape(degrees)
         if key not in self._blocks:
             block = self.kinds[kind]
             args, kwargs, _ = self.given(degrees.micro_batch)[block.path]
+            place = kind, degrees.tensor, degrees.sequence, degrees.micro_batch
             try:
                 cost, arranged = measure_block(block.module, args, kwargs, self.mesh(degrees.tensor), degrees.sequence, degrees.recompute,
-                                               self._arranged.get(shape))  # fmt: skip
+                                               self._arranged.get(place))  # fmt: skip
                 if arranged is not None and not arranged.divides:
                     raise Impossible(f"no matrix of {block.path} can be cut into {degrees.tensor} equal parts")
-                self._arranged[shape] = arranged
+                self._arranged[place] = arranged
                 self._blocks[key] = self.times.part(cost, degrees.tensor)
             except Exception as error:
                 self._blocks[key] = f"{block.path} cannot be divided: {str(error).splitlines()[0]}"
@@ -120,60 +133,157 @@ class Coster:
                 self.remarks[f"what is around the blocks is computed by each tensor-parallel rank: {str(error).splitlines()[0]}"] = None
                 both = measure_around(self.model, blocks, args, kwargs, loss, None, False)
             self._around[key] = self.times.part(both[0], degrees.tensor), self.times.part(both[1], degrees.tensor)
-        return self._around[key]  # type: ignore[return-value]
+        return self._around[key]
+
+    def _measure_input_backward(self, degrees: Degrees) -> None:
+        """Find out which part of the backward passes computes gradients of inputs."""
+        key = _shape(degrees)
+        if key in self._split:
+            return
+        self._split.add(key)
+        mesh, micro = self.mesh(degrees.tensor), degrees.micro_batch
+        for kind, block in enumerate(self.kinds):
+            args, kwargs, _ = self.given(micro)[block.path]
+            known = self._arranged.get((kind, degrees.tensor, degrees.sequence, micro))
+            cost, _ = measure_block(block.module, args, kwargs, mesh, degrees.sequence, degrees.recompute, known, frozen=True)
+            part = self.block(kind, degrees)
+            part.input_backward = self.times.passed_back(cost.backward, cost.backward_communication, degrees.tensor)
+        args, kwargs = self.arguments(micro)
+        behind = self.around(degrees)[1]
+        whole = behind.cost.backward_communication == [] and degrees.tensor > 1  # each rank computes it
+        both = measure_around(self.model, self.given(micro), args, kwargs, lambda output: self.loss(output, micro),
+                              None if whole else mesh, degrees.sequence and not whole, frozen=True)  # fmt: skip
+        behind.input_backward = self.times.passed_back(both[1].backward, both[1].backward_communication, degrees.tensor)
 
     # Layouts ----------------------------------------------------------------------
 
-    def stages(self, degrees: Degrees) -> list[list[int]]:
-        """Return the kinds of the blocks of each stage: contiguous runs such that the slowest stage is as fast as possible."""
-        if not self.order:
-            return [[]]
-        key = replace(degrees, data=1, shard=0)
+    def stages(self, degrees: Degrees) -> list[Stage]:
+        """Return the stages, in the order of the model, such that the slowest is as fast as possible."""
+        number = degrees.pipeline * degrees.virtual_stages
+        key = (*_shape(degrees), number, split_backward(degrees.schedule) and degrees.pipeline > 1)
         if key not in self._stages:
             before, behind = self.around(degrees)
-            each = [self.block(kind, degrees).seconds for kind in range(len(self.kinds))]
-            if self.equal:
-                if len(self.order) % degrees.pipeline:
-                    raise Impossible(f"{len(self.order)} blocks cannot be divided into {degrees.pipeline} equal stages")
-                size = len(self.order) // degrees.pipeline
-                bounds = [(i, i + size) for i in range(0, len(self.order), size)]
-            else:
-                bounds = split([each[kind] for kind in self.order], before.seconds, behind.seconds, degrees.pipeline)
-            self._stages[key] = [self.order[start:end] for start, end in bounds]
+            each = [self.block(kind, degrees) for kind in range(len(self.kinds))]
+            if key[-1]:
+                self._measure_input_backward(degrees)
+            stages = []
+            for i, kinds in enumerate(self._divided(number, before, [part.seconds for part in each], behind)):
+                parts = [*([before] if i == 0 else []), *(each[kind] for kind in kinds), *([behind] if i == number - 1 else [])]
+                stages.append(Stage(parts, parts[0].cost.input_bytes if i else 0, kinds))
+            self._stages[key] = stages
         return self._stages[key]
 
-    def layout(self, degrees: Degrees, batch: int) -> Layout:
-        """Return the cost of a layout for a global batch."""
+    def _divided(self, number: int, before: Timed, each: list[float], behind: Timed) -> list[list[int]]:
+        """Return the kinds of the blocks of each stage."""
+        if not self.order:
+            return [[]]
+        if self.equal:
+            if len(self.order) % number:
+                raise Impossible(f"{len(self.order)} blocks cannot be divided into {number} equal stages")
+            size = len(self.order) // number
+            return [self.order[i : i + size] for i in range(0, len(self.order), size)]
+        bounds = split([each[kind] for kind in self.order], before.seconds, behind.seconds, number)
+        return [self.order[start:end] for start, end in bounds]
+
+    def prepared(self, degrees: Degrees) -> _Prepared:
+        """Return what layouts that differ in the number of micro-batches have in common."""
+        split_pass = split_backward(degrees.schedule) and degrees.pipeline > 1
+        key = (*_shape(degrees), degrees.pipeline, degrees.virtual_stages, rank_style(degrees.schedule), split_pass, degrees.replicas,
+               degrees.shard, degrees.offload)  # fmt: skip
+        if key not in self._prepared:
+            stages = self.stages(degrees)
+            passes = [self.times.passes(degrees, stage, i == len(stages) - 1) for i, stage in enumerate(stages)]
+            self._prepared[key] = _Prepared(stages, passes, self._costs(stages, passes), self._tails(degrees, stages, passes))
+        return self._prepared[key]
+
+    def candidate(self, degrees: Degrees, batch: int) -> Candidate:
+        """Return the peak memory of a layout and a time that it cannot undercut. Raise `Impossible` if it cannot be costed."""
         micro_batches, rest = divmod(batch, degrees.data * degrees.micro_batch)
         if rest or not micro_batches:
             raise Impossible(f"{batch} samples cannot be divided into micro-batches of {degrees.micro_batch} on {degrees.data} ranks")
-        before, behind = self.around(degrees)
-        stages = self.stages(degrees)
-        each = [self.block(kind, degrees) for kind in range(len(self.kinds))]
-        memory, work, plain = [], [], []
-        for i, kinds in enumerate(stages):
-            counted = [(each[kind], count) for kind, count in Counter(kinds).items()]
-            counted += [(before, 1)] * (i == 0) + [(behind, 1)] * (i == len(stages) - 1)
-            received = counted[0][0].cost.input_bytes if i else 0
-            memory.append(rank_memory(degrees, self.widths, [(part.cost, count) for part, count in counted], received,
-                                      min(micro_batches, degrees.pipeline - i)))  # fmt: skip
-            work.append(sum(part.seconds * count for part, count in counted))
-            plain.append(sum((part.forward + part.backward) * count for part, count in counted))
-        slowest = max(range(len(stages)), key=work.__getitem__)
-        message = 0.0
-        if degrees.pipeline > 1:
-            message = self.times.message(each[self.order[0]].cost.input_bytes, degrees.tensor * degrees.data)
-        parts = [each[kind] for kind in stages[slowest]]
-        exposed, hidden = self.times.data(degrees, parts, [before, behind] if degrees.pipeline == 1 else [], micro_batches)
-        elements = sum(part.cost.parameters for part in parts) + sum(part.cost.parameters for part in (before, behind)) / degrees.pipeline
+        self._flops(batch)
+        stages, _, costs, tails = self.prepared(degrees)
+        peak = max(sum(rank_memory(degrees, self.widths, own, held).values()) for own, held in self._ranks(degrees, stages, micro_batches))
+        bound = lower_bound(costs, tails, degrees.schedule, degrees.pipeline, degrees.virtual_stages, micro_batches)
+        return Candidate(degrees, micro_batches, peak, bound, self)
+
+    def _ranks(self, degrees: Degrees, stages: list[Stage], micro_batches: int) -> Iterator[tuple[list[Stage], Sequence[tuple[int, ...]]]]:
+        """Yield the stages of each rank of the pipeline, and the micro-batches that they hold."""
+        p, v = degrees.pipeline, degrees.virtual_stages
+        if p == 1:
+            yield stages, [(1,)]
+            return
+        try:
+            held = flights(degrees.schedule, p, v, micro_batches)
+        except ValueError as error:
+            raise Impossible(f"{degrees.schedule}: {str(error).partition(': ')[2] or error}") from None
+        places = rank_of_stage(degrees.schedule, p, v)
+        own: list[list[Stage]] = [[] for _ in range(p)]
+        for stage, rank in zip(stages, places, strict=True):
+            own[rank].append(stage)
+        yield from zip(own, held, strict=True)
+
+    @staticmethod
+    def _costs(stages: list[Stage], passes: list[Passes]) -> list[tuple[float, float, float, float]]:
+        """Return the seconds of the passes of each stage on a micro-batch: forward, backward, and its parts for inputs and for weights."""
+        found = []
+        for stage, added in zip(stages, passes, strict=True):
+            more = added.backward + added.offload_backward
+            found.append((stage.forward + added.forward + added.offload_forward, stage.backward + more, stage.input_backward + more,
+                          max(0.0, stage.backward - stage.input_backward)))  # fmt: skip
+        return found
+
+    def _tails(self, degrees: Degrees, stages: list[Stage], passes: list[Passes]) -> list[Tail]:
+        """Return what each rank of the pipeline does once in a step."""
+        p = degrees.pipeline
+        places = rank_of_stage(degrees.schedule, p, degrees.virtual_stages) if p > 1 else [0]
+        found = []
+        for rank in range(p):
+            own = [(stage, added) for stage, added, place in zip(stages, passes, places, strict=True) if place == rank]
+            exposed = hidden = 0.0
+            for talk, work in ((sum(a.once_forward for _, a in own), sum(s.plain_forward for s, _ in own)),
+                               (sum(a.once_backward for _, a in own), sum(s.plain_backward for s, _ in own))):  # fmt: skip
+                exposed, hidden = exposed + max(0.0, talk - work), hidden + min(talk, work)
+            elements = shared(degrees, [stage for stage, _ in own], 1)
+            found.append(Tail(sum(s.reduction for s, _ in own), exposed, hidden, self.times.optimizer(elements),
+                              self.times.offloaded_optimizer(degrees, elements)))  # fmt: skip
+        return found
+
+    def layout(self, found: Candidate) -> Layout:
+        """Return all figures of a candidate. Nothing runs on meta that has not run for the candidate."""
+        degrees, m = found.degrees, found.micro_batches
+        stages, passes, costs, tails = self.prepared(degrees)
+        ranks = list(self._ranks(degrees, stages, m))
+        places = [0]
+        if degrees.pipeline == 1:
+            run = Run([m * (costs[0][0] + costs[0][1])], [0.0])
+        else:
+            run = run_times(degrees.schedule, degrees.pipeline, degrees.virtual_stages, m, costs, self._messages(degrees, stages))
+            places = rank_of_stage(degrees.schedule, degrees.pipeline, degrees.virtual_stages)
+        last = max(range(degrees.pipeline), key=lambda rank: run.ends[rank] + tails[rank].seconds)
+        own = [i for i, place in enumerate(places) if place == last]
+        tail = tails[last]
+        computed, work = m * sum(stages[i].computed for i in own), m * sum(stages[i].work for i in own)
+        sharding = m * sum(passes[i].forward + passes[i].backward for i in own)
+        offload = m * sum(passes[i].offload_forward + passes[i].offload_backward for i in own)
+        idle = max(0.0, run.ends[last] - work - sharding - offload)
+        messages = min(run.messages[last], idle)
         return Layout(
-            degrees, micro_batches, stages, memory, compute=plain[slowest] * micro_batches,
-            tensor_communication=(work[slowest] - plain[slowest]) * micro_batches + sum(part.reduction for part in parts),
-            data_communication=exposed, hidden_communication=hidden,
-            pipeline_communication=0.0 if degrees.pipeline == 1 else 2 * message * (micro_batches + degrees.pipeline - 2),
-            bubble=sum(work) - work[slowest], optimizer=self.times.optimizer(elements / (degrees.data if degrees.shard else 1)),
-            samples=batch, model_flops=self._flops(batch), peak_rate=self._rate,
+            degrees, m, [stage.kinds for stage in stages], [rank_memory(degrees, self.widths, *rank) for rank in ranks], compute=computed,
+            tensor_communication=work - computed + tail.reduction, data_communication=sharding + tail.exposed,
+            hidden_communication=m * sum(passes[i].hidden for i in own) + tail.hidden, pipeline_communication=messages,
+            bubble=idle - messages, optimizer=tail.optimizer, offload=offload + tail.offload,
+            samples=m * degrees.data * degrees.micro_batch, model_flops=self._flops(m * degrees.data * degrees.micro_batch),
+            peak_rate=self._rate, tokens=None if self.tokens is None else self.tokens * m * degrees.data * degrees.micro_batch,
+            rates=self.rates, host=max(host_memory(degrees, self.widths, *rank) for rank in ranks),
         )  # fmt: skip
+
+    def _messages(self, degrees: Degrees, stages: list[Stage]) -> list[float]:
+        """Return for each stage the seconds of a message to the next one."""
+        places = rank_of_stage(degrees.schedule, degrees.pipeline, degrees.virtual_stages)
+        stride = degrees.tensor * degrees.replicas
+        return [*(self.times.message(stages[i + 1].received, a * stride, b * stride) if a != b else 0.0
+                  for i, (a, b) in enumerate(pairwise(places))), 0.0]  # fmt: skip
 
     def _flops(self, batch: int) -> float:
         """Return the operations of a step without recomputation, on all devices."""
@@ -182,3 +292,71 @@ class Coster:
             parts = [*((part, 1) for part in self.around(plain)), *((self.block(k, plain), n) for k, n in Counter(self.order).items())]
             self._operations = sum(n * sum(call.flops for call in (*part.cost.forward, *part.cost.backward)) for part, n in parts)
         return float(batch * self._operations)
+
+
+class Tail(NamedTuple):
+    """Seconds of what a rank does once in a step, after its passes."""
+
+    reduction: float
+    exposed: float
+    hidden: float
+    """Communication that computation hides; it takes no time."""
+    optimizer: float
+    offload: float
+
+    @property
+    def seconds(self) -> float:
+        """Seconds after the passes."""
+        return self.reduction + self.exposed + self.optimizer + self.offload
+
+
+class _Prepared(NamedTuple):
+    """What layouts that differ in the number of micro-batches have in common."""
+
+    stages: list[Stage]
+    passes: list[Passes]
+    """What sharding and offload add to each stage."""
+    costs: list[tuple[float, float, float, float]]
+    """Seconds of the passes of each stage."""
+    tails: list[Tail]
+    """What each rank does once in a step."""
+
+
+class Candidate(NamedTuple):
+    """A layout whose memory is known, and a bound of its time."""
+
+    degrees: Degrees
+    micro_batches: int
+    peak: int
+    """Bytes of the rank that needs most."""
+    bound: float
+    """Seconds that the step cannot undercut."""
+    coster: Coster
+
+    def layout(self) -> Layout:
+        """Return all figures."""
+        return self.coster.layout(self)
+
+
+def lower_bound(costs: Sequence[Sequence[float]], tails: Sequence[Tail], schedule: str, p: int, v: int, m: int) -> float:
+    """Return seconds that a step cannot undercut.
+
+    A rank cannot begin before the stages in front of its first one have run forward, and runs all of its passes. If a schedule does not
+    delay gradients of weights, the first micro-batch that is left then still passes back through the stages in front of it.
+    """
+    split_pass = split_backward(schedule) and p > 1
+    work = [forward + (of_inputs + of_weights if split_pass else backward) for forward, backward, of_inputs, of_weights in costs]
+    if p == 1:
+        return m * sum(work) + tails[0].seconds
+    places = rank_of_stage(schedule, p, v)
+    busy = [0.0] * p
+    first: dict[int, int] = {}
+    for i, rank in enumerate(places):
+        busy[rank] += work[i]
+        first.setdefault(rank, i)
+    best = ahead = back = 0.0
+    for i, rank in enumerate(places):
+        if first[rank] == i:
+            best = max(best, ahead + m * busy[rank] + max(tails[rank].seconds, back + tails[places[0]].seconds if not split_pass else 0.0))
+        ahead, back = ahead + costs[i][0], back + costs[i][1]
+    return best

@@ -10,7 +10,7 @@ from metatensor.plan.layouts import Layout
 __all__ = ["FORMATS", "export"]
 
 
-def export(layout: Layout, name: str, precision: str) -> str:
+def export(layout: Layout, name: str) -> str:
     """Return the settings for a system.
 
     Parameters
@@ -19,8 +19,6 @@ def export(layout: Layout, name: str, precision: str) -> str:
         The layout.
     name : str
         One of `FORMATS`.
-    precision : str
-        The precision of the plan.
 
     Raises
     ------
@@ -29,7 +27,7 @@ def export(layout: Layout, name: str, precision: str) -> str:
     """
     if name not in FORMATS:
         raise ValueError(f"export: {name!r} is unknown; there are {', '.join(FORMATS)}")
-    return FORMATS[name](layout, precision)
+    return FORMATS[name](layout, layout.degrees.precision)
 
 
 def _torchtitan(layout: Layout, precision: str) -> str:

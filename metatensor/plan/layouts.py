@@ -2,40 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from metatensor.plan.rates import Rates
 
-__all__ = ["CATEGORIES", "Degrees", "Layout", "Rejected"]
+__all__ = ["CATEGORIES", "OFFLOADS", "Degrees", "Layout", "Rejected"]
 
 CATEGORIES = ("parameter", "gradient", "optimizer", "saved", "temporary", "communication")
 """Categories of the memory of a rank."""
 
 
+OFFLOADS = ("none", "optimizer", "activations", "optimizer+activations")
+"""What the memory of the host can hold."""
+
+
 @dataclass(frozen=True, order=True)
 class Degrees:
-    """How a training step is divided. Ranks of tensor parallelism are neighbours, then those of data parallelism; stages are apart."""
+    """How a training step is divided.
+
+    Ranks of tensor parallelism are neighbours, then those of context parallelism, then those of data parallelism; stages are apart.
+    """
 
     data: int = 1
+    """Copies of the model that process different samples."""
     tensor: int = 1
+    """Ranks that divide each block's matrices."""
     pipeline: int = 1
+    """Ranks that hold different stages of consecutive blocks."""
     shard: int = 0
-    """What data-parallel ranks divide among them: 0 nothing, 1 the optimizer's state, 2 gradients too, 3 parameters too (FSDP)."""
+    """What data-parallel and context-parallel ranks divide among them: 0 nothing, 1 the optimizer's state, 2 gradients too, 3 parameters
+    too (FSDP). In a pipeline, parameters are gathered and gradients summed for each micro-batch."""
     sequence: bool = False
     """Whether activations outside of tensor-parallel regions are divided along the sequence among the tensor-parallel ranks."""
     micro_batch: int = 1
     """Samples that a rank processes together."""
     recompute: str = "none"
     """What the backward pass computes again in each block: ``"none"``, ``"selective"`` or ``"full"``."""
+    context: int = 1
+    """Ranks that divide each sequence."""
+    expert: int = 1
+    """Data-parallel and context-parallel ranks that hold different experts."""
+    schedule: str = "1F1B"
+    """The schedule of the pipeline, by the name that `get_schedule_class` takes."""
+    virtual_stages: int = 1
+    """Stages of each rank of the pipeline."""
+    precision: str = "bf16-master"
+    """The precision of the computation."""
+    offload: str = "none"
+    """What the memory of the host holds: ``"none"``, ``"optimizer"`` (states and master copies), ``"activations"``, or both."""
 
     @property
     def devices(self) -> int:
         """Number of devices."""
-        return self.data * self.tensor * self.pipeline
+        return self.data * self.tensor * self.pipeline * self.context
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that have the same parameters before they are sharded."""
+        return self.data * self.context
+
+    @property
+    def expert_replicas(self) -> int:
+        """Ranks that have the same experts."""
+        return self.data * self.context // self.expert
+
+    def offloads(self, what: str) -> bool:
+        """Return whether the host holds ``"optimizer"`` or ``"activations"``."""
+        return what in self.offload
 
     def __str__(self) -> str:
-        parts = [f"{name} {n}" for name, n in (("data", self.data), ("tensor", self.tensor), ("pipeline", self.pipeline)) if n > 1]
+        parts = [f"{name} {getattr(self, name)}" for name in ("data", "tensor", "context", "expert", "pipeline") if getattr(self, name) > 1]
+        if self.pipeline > 1 and (self.schedule, self.virtual_stages) != ("1F1B", 1):
+            parts.append(self.schedule + (f" x{self.virtual_stages}" if self.virtual_stages > 1 else ""))
         if self.sequence:
             parts.append("sequence")
         if self.shard:
@@ -43,6 +83,10 @@ class Degrees:
         parts.append(f"micro-batch {self.micro_batch}")
         if self.recompute != "none":
             parts.append(f"recompute {self.recompute}")
+        if self.precision != "bf16-master":
+            parts.append(self.precision)
+        if self.offload != "none":
+            parts.append(f"offload {self.offload}")
         return ", ".join(parts)
 
 
@@ -54,23 +98,25 @@ class Layout:
     micro_batches: int
     """Micro-batches of a step."""
     stages: list[list[int]]
-    """The kinds of the blocks of each pipeline stage."""
+    """The kinds of the blocks of each stage, in the order of the model."""
     memory: list[dict[str, int]]
-    """Peak memory of a rank by category, for each stage."""
+    """Peak memory of a rank by category, for each rank of the pipeline."""
     compute: float
-    """Seconds in which the slowest stage computes."""
+    """Seconds in which the rank computes that ends last."""
     tensor_communication: float
-    """Seconds of its tensor-parallel collectives, which nothing hides."""
+    """Seconds of its collectives of activations: of tensor, context and expert parallelism, as far as nothing hides them."""
     data_communication: float
     """Seconds of collectives of parameters and gradients that computation does not hide."""
     hidden_communication: float
     """Seconds of those that it hides."""
     pipeline_communication: float
-    """Seconds of messages between stages."""
+    """Seconds of messages between stages for which it waits."""
     bubble: float
-    """Seconds in which the slowest stage waits for others."""
+    """Seconds in which it waits for the computation of other stages."""
     optimizer: float
     """Seconds of the optimizer."""
+    offload: float
+    """Seconds of transfers to the host and back that computation does not hide."""
     samples: int
     """Samples of a step."""
     model_flops: float
@@ -81,12 +127,14 @@ class Layout:
     """Tokens of a step. None if the inputs are not token ids."""
     rates: Rates = Rates()
     """Power and price of a device."""
+    host: int = 0
+    """Bytes of a rank in the memory of the host."""
 
     @property
     def seconds(self) -> float:
         """Seconds of a step."""
         return (self.compute + self.tensor_communication + self.data_communication + self.pipeline_communication + self.bubble
-                + self.optimizer)  # fmt: skip
+                + self.optimizer + self.offload)  # fmt: skip
 
     @property
     def peak(self) -> int:
@@ -121,7 +169,8 @@ class Layout:
     def parts(self) -> dict[str, float]:
         """Return the parts of the time by name."""
         return {"compute": self.compute, "tensor communication": self.tensor_communication, "data communication": self.data_communication,
-                "pipeline communication": self.pipeline_communication, "bubble": self.bubble, "optimizer": self.optimizer}  # fmt: skip
+                "pipeline communication": self.pipeline_communication, "bubble": self.bubble, "optimizer": self.optimizer,
+                "offload": self.offload}  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON types."""
@@ -132,6 +181,7 @@ class Layout:
             "time_s": {name.replace(" ", "_"): value for name, value in self.parts().items()},
             "hidden_communication_s": self.hidden_communication, "memory_bytes": self.memory, "peak_bytes": self.peak,
             **self.rates.figures(self.seconds, self.degrees.devices, {"sample": self.samples, "token": self.tokens}),
+            "host_bytes": self.host,
         }  # fmt: skip
 
 
@@ -144,7 +194,13 @@ class Rejected:
     """The limit that it breaks."""
     by: int | None = None
     """By how much, in bytes for memory. None if the limit has no amount."""
-    layout: Layout | None = field(default=None, repr=False)
+    costed: Callable[[], Layout] | None = field(default=None, repr=False)
+    """Returns the layout, None if it cannot be costed."""
+
+    @property
+    def layout(self) -> Layout | None:
+        """All figures of the layout, None if it cannot be costed."""
+        return self.costed() if self.costed is not None else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON types."""

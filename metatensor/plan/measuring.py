@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,8 @@ class PartCost:
 
     parameters: int = 0
     """Elements of its trainable parameters."""
+    expert_parameters: int = 0
+    """Elements of its trainable parameters that are those of the rank's own experts."""
     frozen: int = 0
     """Elements of its other parameters and buffers."""
     saved: int = 0
@@ -49,9 +51,13 @@ class PartCost:
 
 
 def measure_block(
-    module: Module, args: tuple, kwargs: dict[str, Any], mesh: Any, sequence: bool, recompute: str, known: Arranged | None = None
+    module: Module, args: tuple, kwargs: dict[str, Any], mesh: Any, sequence: bool, recompute: str, known: Arranged | None = None,
+    frozen: bool = False,
 ) -> tuple[PartCost, Arranged | None]:  # fmt: skip
-    """Return the cost of a block, and how its weights are divided over the mesh, if there is one."""
+    """Return the cost of a block, and how its weights are divided over the mesh, if there is one.
+
+    If ``frozen``, its backward pass computes the gradient of its input alone.
+    """
     arranged = None
     if mesh is not None:
         arranged = known or Arranged(module, mesh, args, kwargs, sequence)
@@ -100,9 +106,11 @@ def measure_block(
                 cost.forward, cost.backward = recorder.calls[:middle], recorder.calls[middle:]
                 cost.forward_communication, cost.backward_communication = _pairs(log, 0, talked), _pairs(log, talked, len(log))
 
-    run(None)  # creates gradients, so that the second run adds to them
     cost = PartCost()
-    run(cost)
+    with _frozen(inner) if frozen else nullcontext():
+        if not frozen:
+            run(None)  # creates gradients, so that the second run adds to them
+        run(cost)
     cost.parameters, cost.frozen = _elements(inner.parameters()), _elements([*inner.buffers(), *inner.parameters()], frozen=True)
     cost.reduced = _partial_bytes(inner.parameters())
     return cost, arranged
@@ -110,8 +118,9 @@ def measure_block(
 
 def measure_around(
     model: Module, blocks: dict[str, Given], args: tuple, kwargs: dict[str, Any], loss: Callable[[Any], Any], mesh: Any, sequence: bool,
+    frozen: bool = False,
 ) -> tuple[PartCost, PartCost]:  # fmt: skip
-    """Return the costs of what is before and behind the blocks, with the loss."""
+    """Return the costs of what is before and behind the blocks, with the loss. ``frozen`` is that of `measure_block`."""
     state = _Marks(len(blocks))
     outer = around(model, blocks, state.noted)
     arranged = None
@@ -154,6 +163,9 @@ def measure_around(
             behind.backward_communication, before.backward_communication = _pairs(log, talked, said), _pairs(log, said, len(log))
         return before, behind
 
+    if frozen:
+        with _frozen(outer):
+            return run()
     run()
     before, behind = run()
     own = {id(m): list(m.parameters(recurse=False)) for m in outer.modules()}
@@ -163,6 +175,19 @@ def measure_around(
     before.parameters, before.frozen = _elements(earlier.values()), _elements([*earlier.values(), *outer.buffers()], frozen=True)
     before.reduced, behind.reduced = _partial_bytes(earlier.values()), _partial_bytes(later.values())
     return before, behind
+
+
+@contextmanager
+def _frozen(module: Module) -> Iterator[None]:
+    """Let the parameters of a module have no gradients inside the ``with`` block."""
+    trained = [p for p in module.parameters() if p.requires_grad]
+    for p in trained:
+        p.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for p in trained:
+            p.requires_grad_(True)
 
 
 class _Marks:

@@ -1,14 +1,16 @@
-"""The memory of a rank in a layout, put together from the costs of its parts."""
+"""The memory of a rank in a layout, put together from the costs of its stages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from metatensor.plan.layouts import Degrees
-from metatensor.plan.measuring import PartCost
 
-__all__ = ["Widths", "rank_memory"]
+if TYPE_CHECKING:
+    from metatensor.plan.stages import Stage
+
+__all__ = ["Widths", "host_memory", "rank_memory"]
 
 
 class Widths(NamedTuple):
@@ -22,9 +24,15 @@ class Widths(NamedTuple):
     """A copy of the parameter that the optimizer updates, 0 if it updates the parameter itself."""
 
 
-def rank_memory(
-    degrees: Degrees, widths: Widths, parts: Sequence[tuple[PartCost, int]], received: int, flights: int
-) -> dict[str, int]:  # fmt: skip
+def shared(degrees: Degrees, stages: Sequence[Stage], level: int) -> float:
+    """Return the elements of parameters that a rank keeps of what a level of sharding divides."""
+    dense, experts = sum(stage.elements for stage in stages), sum(stage.expert_elements for stage in stages)
+    if degrees.shard < level:
+        return dense + experts
+    return dense / degrees.replicas + experts / degrees.expert_replicas
+
+
+def rank_memory(degrees: Degrees, widths: Widths, stages: Sequence[Stage], flights: Sequence[tuple[int, ...]]) -> dict[str, int]:
     """Return the peak memory of a rank by category.
 
     Parameters
@@ -33,28 +41,42 @@ def rank_memory(
         How the step is divided.
     widths : Widths
         Bytes for each element of a parameter.
-    parts : sequence of (PartCost, int)
-        The different parts of the rank's stage with their numbers.
-    received : int
-        Bytes that the stage receives for a micro-batch, 0 for the first stage.
-    flights : int
-        Micro-batches whose activations are held at a time.
+    stages : sequence of Stage
+        The stages of the rank.
+    flights : sequence of tuple of int
+        Numbers of micro-batches that these stages hold at a time. The tuple counts that needs most.
     """
-    elements, frozen = sum(cost.parameters * n for cost, n in parts), sum(cost.frozen * n for cost, n in parts)
-    largest = max(cost.parameters for cost, _ in parts)
-    divided = [degrees.data if degrees.shard >= level else 1 for level in (1, 2, 3)]
-    saved = sum(cost.saved * n for cost, n in parts) + received
-    gradients = elements / divided[1]
+    elements = sum(stage.elements + stage.expert_elements for stage in stages)
+    largest = max(stage.largest for stage in stages)
+    saved = max(sum(stage.saved * n for stage, n in zip(stages, counts, strict=True)) for counts in flights)
+    masters, states = shared(degrees, stages, 1) * widths.master, shared(degrees, stages, 1) * widths.state
     whole = copies = 0
     if degrees.shard == 3:  # two parts are whole at a time: the one that runs and the one that comes next
         copies = min(2 * largest, elements) * widths.parameter
-        stored = elements / divided[2] * (widths.master or widths.parameter)
+        stored = shared(degrees, stages, 3) * (widths.master or widths.parameter)
+        masters = 0.0
     else:
-        stored = elements * widths.parameter + elements / divided[0] * widths.master
+        stored = elements * widths.parameter + masters
     if degrees.shard >= 2:
         whole = largest * widths.parameter
+    if degrees.offloads("optimizer"):  # two parts' states are on the device: those that are updated, and those that travel
+        share = shared(degrees, stages, 1) / elements if elements else 1.0
+        moved = widths.state + (widths.master if masters else 0)
+        stored, states = stored - masters, min(states + masters, 2 * largest * share * moved)
+    if degrees.offloads("activations"):  # a part's activations are on the device while it runs, and those that travel
+        saved = min(saved, 2 * max(stage.largest_saved for stage in stages) + max(stage.received for stage in stages))
     return {
-        "parameter": int(stored + frozen * widths.parameter), "gradient": int(gradients * widths.gradient),
-        "optimizer": int(elements / divided[0] * widths.state), "saved": int(saved * flights),
-        "temporary": max(max(cost.forward_peak, cost.backward_peak) for cost, _ in parts), "communication": int(copies + whole),
+        "parameter": int(stored + sum(stage.frozen for stage in stages) * widths.parameter),
+        "gradient": int(shared(degrees, stages, 2) * widths.gradient), "optimizer": int(states), "saved": int(saved),
+        "temporary": max(stage.temporary for stage in stages), "communication": int(copies + whole),
     }  # fmt: skip
+
+
+def host_memory(degrees: Degrees, widths: Widths, stages: Sequence[Stage], flights: Sequence[tuple[int, ...]]) -> int:
+    """Return the bytes of a rank that are in the memory of the host."""
+    found = 0.0
+    if degrees.offloads("optimizer"):
+        found += shared(degrees, stages, 1) * (widths.state + (widths.master if degrees.shard < 3 else 0))
+    if degrees.offloads("activations"):
+        found += max(sum(stage.saved * n for stage, n in zip(stages, counts, strict=True)) for counts in flights)
+    return int(found)

@@ -18,10 +18,12 @@ from metatensor.analysis.utilization import batch_of
 from metatensor.devices.topologies import topology as topology_of
 from metatensor.distributed._world import World, use_world
 from metatensor.nn.modules.module import Module
-from metatensor.plan.costing import Coster
-from metatensor.plan.layouts import Degrees, Layout, Rejected
+from metatensor.plan.candidates import Space, degrees_in, offloaded, ranked
+from metatensor.plan.costing import Candidate, Coster
+from metatensor.plan.layouts import OFFLOADS, Degrees, Layout, Rejected
 from metatensor.plan.memory import Widths
 from metatensor.plan.rates import rates_of
+from metatensor.plan.schedules import SCHEDULES
 from metatensor.plan.times import Impossible
 from metatensor.plan.weights import state_bytes
 from metatensor.rules.policies import policy, policy_for
@@ -32,6 +34,8 @@ KINDS = ("fp32", "bf16", "fp16", "bf16-master", "fp16-master")
 """The precisions of a plan."""
 RECOMPUTES = ("none", "selective", "full")
 SHARDS = (0, 1, 2, 3)
+TRIED = ("GPipe", "1F1B", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble")
+"""The schedules that are tried by default."""
 
 
 @dataclass
@@ -91,18 +95,20 @@ class TrainingPlan:
 
         if not self.layouts:
             raise ValueError(f"export: no layout fits; {self.advice()}")
-        return export(self._find(which), name, self.precision)
+        return export(self._find(which), name)
 
     def _find(self, which: int | Degrees) -> Layout:
-        every = [*self.layouts, *(r.layout for r in self.rejected if r.layout is not None)]
+        number = len(self.layouts) + sum(one.costed is not None for one in self.rejected)
         if isinstance(which, int):
-            if not 0 <= which < len(every):
-                raise ValueError(f"explain: there are layouts 0 to {len(every) - 1}, got {which}")
-            return every[which]
-        found = [layout for layout in every if layout.degrees == which]
-        if not found:
+            if not 0 <= which < number:
+                raise ValueError(f"explain: there are layouts 0 to {number - 1}, got {which}")
+            found = self.layouts[which] if which < len(self.layouts) else self.rejected[which - len(self.layouts)].layout
+        else:
+            found = next((layout for layout in self.layouts if layout.degrees == which), None)
+            found = found or next((one.layout for one in self.rejected if one.degrees == which), None)
+        if found is None:
             raise ValueError(f"explain: the layout {which} was not costed")
-        return found[0]
+        return found
 
     def to_dict(self, top: int | None = None) -> dict[str, Any]:
         """Return all figures as JSON types, of the first ``top`` layouts."""
@@ -121,10 +127,12 @@ class TrainingPlan:
 
 def search(
     model: Any, *inputs: Any, devices: Any, global_batch: int, loss: Callable[..., Any] | None = None, optimizer: Any = "adamw",
-    precision: str = "bf16-master", gradient_dtype: Any = None, max_memory: int | None = None, headroom: float = 0.1,
+    precision: str | Sequence[str] = "bf16-master", gradient_dtype: Any = None, max_memory: int | None = None, headroom: float = 0.1,
     tensor: Sequence[int] | None = None, pipeline: Sequence[int] | None = None, shard: Sequence[int] = SHARDS,
     micro_batches: Sequence[int] | None = None, recompute: Sequence[str] = RECOMPUTES, sequence: Sequence[bool] = (False, True),
-    stages: str = "balanced", price: float | None = None,
+    price: float | None = None,
+    context: Sequence[int] | None = None, expert: Sequence[int] | None = None, schedules: Sequence[str] = TRIED,
+    virtual_stages: Sequence[int] = (1, 2, 4), offload: Sequence[str] = OFFLOADS, stages: str = "balanced", keep: int | None = 200,
     **kwargs: Any,
 ) -> TrainingPlan:  # fmt: skip
     """Rank the layouts of a training step of ``model(*inputs, **kwargs)`` on many devices.
@@ -147,9 +155,9 @@ def search(
         Function of the output, or of the output and the number of samples, that returns the loss. Default: the mean of the output.
     optimizer : str or callable
         As for `estimate_training`. Default: "adamw".
-    precision : str
-        One of "fp32", "bf16", "fp16", "bf16-master", "fp16-master". Default: "bf16-master": half weights, of which the optimizer updates
-        float32 copies.
+    precision : str or sequence of str
+        One or several of "fp32", "bf16", "fp16", "bf16-master", "fp16-master". Default: "bf16-master": half weights, of which the
+        optimizer updates float32 copies.
     gradient_dtype : dtype, optional
         The dtype in which gradients are summed. Default: float32 with float32 copies, else that of the weights.
     max_memory : int, optional
@@ -159,12 +167,20 @@ def search(
     tensor, pipeline, shard, micro_batches, recompute, sequence
         The values to try. Defaults: divisors of the devices of a node; divisors of the number of devices up to that of blocks; 0 to 3;
         powers of two up to 8; "none", "selective" and "full"; both.
-
+    schedules, virtual_stages
+        Schedules of the pipeline by their names in `metatensor.distributed.pipelining`, and the numbers of stages of a rank that they may
+        have. Default: "GPipe", "1F1B", "Interleaved1F1B", "InterleavedZeroBubble" and "ZBVZeroBubble"; 1, 2 and 4.
+    offload
+        What the memory of the host may hold where a layout does not fit without: "none", "optimizer", "activations" and
+        "optimizer+activations". What comes first there is tried first. Default: all.
     stages : str
         How blocks are divided among pipeline stages: "balanced", such that the slowest stage is as fast as possible, or "equal".
     price : float, optional
         Price of a device for an hour, in any currency. Default: that of the profile, if it has one. Energy is that of the power in the
         profile.
+    keep : int or None
+        Layouts to return besides those of which no other is faster and needs less memory; None for all. The fastest are exactly those of a
+        search with None: others are left out where a bound shows that they are slower. Default 200.
 
     Returns
     -------
@@ -187,39 +203,50 @@ def search(
     (8, 64)
     """
     where = topology_of(devices)
-    _check(model, precision, global_batch, recompute, shard)
+    precisions = [precision] if isinstance(precision, str) else list(precision)
+    _check(model, global_batch, {"precision": (precisions, KINDS), "recompute": (recompute, RECOMPUTES), "shard": (shard, SHARDS),
+                                 "offload": (offload, OFFLOADS), "schedules": (schedules, SCHEDULES)})  # fmt: skip
     if stages not in ("balanced", "equal"):
         raise ValueError(f"search: stages must be 'balanced' or 'equal', got {stages!r}")
     arguments = _arguments(inputs, kwargs)
-    way = precision_named(precision)
-    profile = where.device
-    rates = rates_of(profile, price)
-    tokens = _tokens(arguments)
-    memory = max_memory if max_memory is not None else _memory(profile, headroom)
-    masters = 4 if way.masters is not None else 0
-    gradient = mt.float32 if way.masters is not None else way.weights
-    gradient = gradient_dtype or gradient
-    with _simulated(where.size), policy(policy_for(None, profile)), mt.device("meta"), mt.enable_grad(), way.applied(model) as converted:
-        widths = Widths(max((p.element_size() for p in model.parameters()), default=4), gradient.itemsize,
-                        state_bytes(optimizer, way.masters or way.weights), masters)  # fmt: skip
-        coster = Coster(model.train(), lambda batch: converted(arguments(batch)), _loss(loss), where, widths, stages == "equal")
-        plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, precision, [], [])
-        sizes = _Sizes(where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches)
-        for degrees in candidates(sizes, shard, recompute if coster.order else ["none"], sequence if coster.order else [False]):
-            try:
-                layout = coster.layout(degrees, global_batch)
-            except Impossible as error:
-                plan.rejected.append(Rejected(degrees, str(error)))
-                continue
-            layout.rates, layout.tokens = rates, None if tokens is None else tokens * global_batch
-            if layout.peak > memory:
-                plan.rejected.append(Rejected(degrees, "memory", layout.peak - memory, layout))
-            else:
-                plan.layouts.append(layout)
-    plan.layouts.sort(key=lambda layout: (layout.seconds, layout.peak))
-    plan.rejected.sort(key=lambda one: (one.by is None, one.by or 0))
-    plan.remarks += coster.remarks
+    rates, tokens = rates_of(where.device, price), _tokens(arguments)
+    memory = max_memory if max_memory is not None else _memory(where.device, headroom)
+    plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, ", ".join(precisions), [], [])
+    candidates: list[Candidate] = []
+    with _simulated(where.size), policy(policy_for(None, where.device)), mt.device("meta"), mt.enable_grad():
+        for name in precisions:
+            way = precision_named(name)
+            with way.applied(model) as converted:
+                gradient = gradient_dtype or (mt.float32 if way.masters is not None else way.weights)
+                widths = Widths(max((p.element_size() for p in model.parameters()), default=4), gradient.itemsize,
+                                state_bytes(optimizer, way.masters or way.weights), 4 if way.masters is not None else 0)  # fmt: skip
+                coster = Coster(model.train(), _composed(converted, arguments), _loss(loss), where, widths, stages == "equal")
+                coster.rates, coster.tokens = rates, tokens
+                space = Space(
+                    where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches, context or (1,),
+                    expert or (1,), shard, recompute if coster.order else ["none"], sequence if coster.order else [False], schedules,
+                    virtual_stages, name,
+                )  # fmt: skip
+                candidates += _candidates(coster, space, offload, memory, plan.rejected)
+                plan.remarks += [one for one in coster.remarks if one not in plan.remarks]
+        plan.layouts, heavy = ranked(candidates, memory, keep)
+    plan.rejected = [*sorted(heavy, key=lambda one: one.by or 0), *plan.rejected]
     return plan
+
+
+def _candidates(coster: Coster, space: Space, offload: Sequence[str], memory: int, rejected: list[Rejected]) -> list[Candidate]:
+    """Return the candidates in a space, and add those that cannot be costed to ``rejected``."""
+    found: list[Candidate] = []
+    for degrees in degrees_in(space):
+        try:
+            found.extend(offloaded(degrees, offload, lambda one: coster.candidate(one, space.batch), memory))
+        except Impossible as error:
+            rejected.append(Rejected(degrees, str(error)))
+    return found
+
+
+def _composed(f: Callable[..., Any], g: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args: f(g(*args))
 
 
 @contextmanager
@@ -235,57 +262,15 @@ def _simulated(size: int) -> Iterator[None]:
         use_world(before)
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """The sizes that bound the candidates."""
-
-    devices: int
-    per_node: int
-    blocks: int
-    batch: int
-    tensor: Sequence[int] | None
-    pipeline: Sequence[int] | None
-    micro_batches: Sequence[int] | None
-
-
-def candidates(sizes: _Sizes, shard: Sequence[int], recompute: Sequence[str], sequence: Sequence[bool]) -> Iterator[Degrees]:
-    """Yield all combinations that use all devices and divide the batch."""
-    for tensor in sizes.tensor or _divisors(min(sizes.per_node, sizes.devices)):
-        if sizes.devices % tensor:
-            continue
-        for pipeline in sizes.pipeline or _divisors(sizes.devices // tensor):
-            if sizes.devices // tensor % pipeline or pipeline > max(sizes.blocks, 1):
-                continue
-            data = sizes.devices // tensor // pipeline
-            for micro in sizes.micro_batches or (1, 2, 4, 8):
-                if sizes.batch % (data * micro):
-                    continue
-                for level in shard:
-                    if level and data == 1 or pipeline > 1 and level >= 2:
-                        continue
-                    for again in recompute:
-                        for cut in sequence:
-                            if not cut or tensor > 1:
-                                yield Degrees(data, tensor, pipeline, level, cut, micro, again)
-
-
-def _divisors(n: int) -> list[int]:
-    return [k for k in range(1, n + 1) if n % k == 0]
-
-
-def _check(model: Any, precision: str, batch: int, recompute: Sequence[str], shard: Sequence[int]) -> None:
+def _check(model: Any, batch: int, given: dict[str, tuple[Sequence[Any], Sequence[Any]]]) -> None:
     if not isinstance(model, Module):
         raise ValueError(f"search: the model must be a module, got {type(model).__name__}")
-    if precision not in KINDS:
-        raise ValueError(f"search: precision {precision!r} is unknown; there are {', '.join(KINDS)}")
     if batch < 1:
         raise ValueError(f"search: global_batch must be at least 1, got {batch}")
-    for value in recompute:
-        if value not in RECOMPUTES:
-            raise ValueError(f"search: recompute {value!r} is unknown; there are {', '.join(RECOMPUTES)}")
-    for level in shard:
-        if level not in SHARDS:
-            raise ValueError(f"search: shard must be 0, 1, 2 or 3, got {level!r}")
+    for name, (values, known) in given.items():
+        for value in values:
+            if value not in known:
+                raise ValueError(f"search: {name} {value!r} is unknown; there are {', '.join(map(str, known))}")
     for name, t in [*model.named_parameters(), *model.named_buffers()]:
         if not t.is_meta:
             raise ValueError(f"search: {name} is on {t.device}; use a copy of the model on meta")

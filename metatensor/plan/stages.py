@@ -1,8 +1,75 @@
-"""How blocks are divided among the stages of a pipeline."""
+"""The stages of a pipeline: how blocks are divided among them, and what each costs."""
 
 from __future__ import annotations
 
-__all__ = ["split"]
+from collections import Counter
+from collections.abc import Sequence
+
+from metatensor.plan.times import Timed
+
+__all__ = ["Stage", "split"]
+
+
+class Stage:
+    """Consecutive parts of a model, with the sums of their costs.
+
+    Parameters
+    ----------
+    parts : sequence of Timed
+        The parts, in order.
+    received : int
+        Bytes that the stage receives for a micro-batch, 0 for the first stage.
+    kinds : list of int
+        The kinds of its blocks.
+
+    Attributes
+    ----------
+    forward, backward, input_backward : float
+        Seconds of the passes for a micro-batch, with communication that nothing hides. ``input_backward`` is the part of
+        ``backward`` that computes the gradient of what the stage receives.
+    plain_forward, plain_backward : float
+        Seconds of the passes without communication.
+    reduction : float
+        Seconds of the sums of gradients once in a step.
+    elements, expert_elements, frozen : int
+        Elements of parameters on a rank: of all replicas, of experts, and of those that are not trained.
+    largest : int
+        Most elements of parameters in a part.
+    saved : int
+        Bytes that are kept for a micro-batch until its backward pass.
+    """
+
+    def __init__(self, parts: Sequence[Timed], received: int, kinds: list[int]) -> None:
+        self.parts, self.received, self.kinds = list(parts), received, kinds
+        counted = [(part, n) for part, n in _counts(parts)]
+        self.forward = sum((part.forward + part.forward_communication) * n for part, n in counted)
+        self.backward = sum((part.backward + part.backward_communication) * n for part, n in counted)
+        self.input_backward = sum(part.input_backward * n for part, n in counted)
+        self.plain_forward = sum(part.forward * n for part, n in counted)
+        self.plain_backward = sum(part.backward * n for part, n in counted)
+        self.reduction = sum(part.reduction * n for part, n in counted)
+        self.elements = sum(part.cost.parameters * n for part, n in counted)
+        self.expert_elements = sum(part.cost.expert_parameters * n for part, n in counted)
+        self.frozen = sum(part.cost.frozen * n for part, n in counted)
+        self.largest = max(part.cost.parameters + part.cost.expert_parameters for part, _ in counted)
+        self.saved = sum(part.cost.saved * n for part, n in counted) + received
+        self.largest_saved = max(part.cost.saved for part, _ in counted)
+        self.temporary = max(max(part.cost.forward_peak, part.cost.backward_peak) for part, _ in counted)
+
+    @property
+    def computed(self) -> float:
+        """Seconds of both passes for a micro-batch without communication."""
+        return self.plain_forward + self.plain_backward
+
+    @property
+    def work(self) -> float:
+        """Seconds of both passes for a micro-batch."""
+        return self.forward + self.backward
+
+
+def _counts(parts: Sequence[Timed]) -> list[tuple[Timed, int]]:
+    counts = Counter(map(id, parts))
+    return [(part, counts[key]) for key, part in {id(part): part for part in parts}.items()]
 
 
 def split(times: list[float], before: float, behind: float, stages: int) -> list[tuple[int, int]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from metatensor.analysis.calls import Call
 from metatensor.analysis.collectives import collective_time
 from metatensor.analysis.timing import predict
 from metatensor.devices.topologies import Topology
@@ -13,7 +13,10 @@ from metatensor.plan.layouts import Degrees
 from metatensor.plan.measuring import PartCost
 from metatensor.plan.memory import Widths
 
-__all__ = ["Impossible", "StepTimes", "Timed"]
+if TYPE_CHECKING:
+    from metatensor.plan.stages import Stage
+
+__all__ = ["Impossible", "Passes", "StepTimes", "Timed"]
 
 
 class Impossible(ValueError):
@@ -31,11 +34,33 @@ class Timed:
     backward_communication: float
     reduction: float
     """Of gradients, once in a step."""
+    input_backward: float = 0.0
+    """The part of the backward pass, with communication, that computes the gradient of what the part receives. Only known where a schedule
+    needs it."""
 
     @property
     def seconds(self) -> float:
         """Seconds of both passes with communication."""
         return self.forward + self.backward + self.forward_communication + self.backward_communication
+
+
+class Passes(NamedTuple):
+    """Seconds that sharding and offload add to a stage."""
+
+    forward: float = 0.0
+    """Exposed communication of parameters in the forward pass of a micro-batch."""
+    backward: float = 0.0
+    """Exposed communication of parameters and gradients in its backward pass."""
+    hidden: float = 0.0
+    """What computation hides of them in a micro-batch."""
+    once_forward: float = 0.0
+    """Communication once in a step, before or during the first forward pass."""
+    once_backward: float = 0.0
+    """Communication once in a step, during or after the last backward pass."""
+    offload_forward: float = 0.0
+    """Exposed transfers to the host in the forward pass of a micro-batch."""
+    offload_backward: float = 0.0
+    """Exposed transfers from the host in its backward pass."""
 
 
 class StepTimes:
@@ -54,7 +79,7 @@ class StepTimes:
         self._collectives: dict[Any, float] = {}
 
     def part(self, cost: PartCost, tensor: int) -> Timed:
-        """Return the times of a part on so many tensor-parallel ranks."""
+        """Return the times of a part. Tensor parallelism is among neighbours; other groups are those of `PartCost`."""
         profile = self.topology.device
         times = []
         for calls in (cost.forward, cost.backward):
@@ -67,6 +92,13 @@ class StepTimes:
                   for pairs in (cost.forward_communication, cost.backward_communication)]  # fmt: skip
         return Timed(cost, times[0], times[1], talked[0], talked[1], self.collective("all_reduce", cost.reduced, tensor, 1))
 
+    def passed_back(self, calls: list[Call], pairs: list[tuple[str, int]], tensor: int) -> float:
+        """Return the seconds of the part of a backward pass that computes the gradient of what a part receives."""
+        seconds = predict(calls, self.topology.device).seconds if calls else 0.0
+        if seconds is None:
+            raise Impossible(f"the profile of {self.topology.device.name} lacks a figure that the backward pass needs")
+        return seconds + sum(self.collective(kind, nbytes, tensor, 1) for kind, nbytes in pairs)
+
     def collective(self, kind: str, nbytes: int, ranks: int, stride: int) -> float:
         """Return the seconds of a collective of ranks that are ``stride`` apart."""
         if ranks == 1 or not nbytes:
@@ -76,46 +108,73 @@ class StepTimes:
             self._collectives[key] = collective_time(kind, nbytes, range(0, ranks * stride, stride), self.topology).seconds
         return self._collectives[key]
 
-    def message(self, nbytes: int, distance: int) -> float:
-        """Return the seconds of a message to a rank that is ``distance`` away."""
-        key = "send", nbytes, distance
+    def message(self, nbytes: int, start: int, end: int) -> float:
+        """Return the seconds of a message from one rank to another."""
+        key = "send", nbytes, start, end
         if key not in self._collectives:
-            self._collectives[key] = collective_time("send", nbytes, (0, distance), self.topology).seconds
+            self._collectives[key] = collective_time("send", nbytes, (start, end), self.topology).seconds
         return self._collectives[key]
 
-    def data(self, degrees: Degrees, parts: Sequence[Timed], ends: Sequence[Timed], micro_batches: int) -> tuple[float, float]:
-        """Return the seconds of data-parallel collectives that computation does not hide, and of those that it hides."""
-        n, stride, widths = degrees.data, degrees.tensor, self.widths
-        if n == 1:
-            return 0.0, 0.0
-        exposed = hidden = 0.0
-        every = [*ends[:1], *parts, *ends[1:]]
+    def parameters(self, kind: str, part: Timed, itemsize: int, degrees: Degrees) -> float:
+        """Return the seconds of a collective of the parameters of a part, or of their gradients, among the ranks that have the same."""
+        cost, stride = part.cost, degrees.tensor
+        return (self.collective(kind, cost.parameters * itemsize, degrees.replicas, stride)
+                + self.collective(kind, cost.expert_parameters * itemsize, degrees.expert_replicas, stride * degrees.expert))  # fmt: skip
 
-        def seconds(kind: str, part: Timed, itemsize: int) -> float:
-            return self.collective(kind, part.cost.parameters * itemsize, n, stride)
+    def passes(self, degrees: Degrees, stage: Stage, last: bool) -> Passes:
+        """Return what sharding and offload add to a stage. ``last`` says whether its backward pass follows its forward pass at once."""
+        sent, loaded = self._offload(degrees, stage)
+        if degrees.replicas == 1:
+            return Passes(offload_forward=sent, offload_backward=loaded)
+        widths, parts = self.widths, stage.parts
 
-        def overlap(talk: float, work: float) -> None:
-            nonlocal exposed, hidden
-            exposed, hidden = exposed + max(0.0, talk - work), hidden + min(talk, work)
+        def total(kind: str, itemsize: int) -> float:
+            return sum(self.parameters(kind, part, itemsize, degrees) for part in parts)
 
-        if degrees.shard == 3:
-            gathers = [seconds("all_gather", part, widths.parameter) for part in every]
-            scatters = [seconds("reduce_scatter", part, widths.gradient) for part in every]
-            exposed += micro_batches * (gathers[0] + scatters[0])  # the first gather, and the last reduction
-            for i, part in enumerate(every):
-                following = gathers[i + 1] if i + 1 < len(every) else 0.0
-                preceding = (gathers[i - 1] if i else 0.0) + (scatters[i + 1] if i + 1 < len(every) else 0.0)
-                overlap(following * micro_batches, part.forward * micro_batches)
-                overlap(preceding * micro_batches, part.backward * micro_batches)
-            return exposed, hidden
         if degrees.shard == 0:
-            overlap(sum(seconds("all_reduce", part, widths.gradient) for part in every), sum(part.backward for part in every))
-            return exposed, hidden
-        times = micro_batches if degrees.shard == 2 else 1
-        scattered = sum(seconds("reduce_scatter", part, widths.gradient) for part in every)
-        overlap(times * scattered, times * sum(part.backward for part in every))
-        overlap(sum(seconds("all_gather", part, widths.parameter) for part in every), sum(part.forward for part in every))
-        return exposed, hidden
+            return Passes(once_backward=total("all_reduce", widths.gradient), offload_forward=sent, offload_backward=loaded)
+        if degrees.shard == 3:
+            gathers = [self.parameters("all_gather", part, widths.parameter, degrees) for part in parts]
+            scatters = [self.parameters("reduce_scatter", part, widths.gradient, degrees) for part in parts]
+            forward, backward = gathers[0], scatters[0]  # nothing runs before the first gather and after the last reduction
+            if not last:
+                backward += gathers[-1]  # else the last part is still whole
+            hidden = 0.0
+            for i, part in enumerate(parts):
+                following = gathers[i + 1] if i + 1 < len(parts) else 0.0
+                preceding = (gathers[i - 1] if i else 0.0) + (scatters[i + 1] if i + 1 < len(parts) else 0.0)
+                forward += max(0.0, following - part.forward)
+                backward += max(0.0, preceding - part.backward)
+                hidden += min(following, part.forward) + min(preceding, part.backward)
+            return Passes(forward, backward, hidden, offload_forward=sent, offload_backward=loaded)
+        gather, scatter = total("all_gather", widths.parameter), total("reduce_scatter", widths.gradient)
+        if degrees.shard == 1:
+            return Passes(once_forward=gather, once_backward=scatter, offload_forward=sent, offload_backward=loaded)
+        computed = sum(part.backward for part in parts)
+        return Passes(0.0, max(0.0, scatter - computed), min(scatter, computed), once_forward=gather, offload_forward=sent,
+                      offload_backward=loaded)  # fmt: skip
+
+    def _offload(self, degrees: Degrees, stage: Stage) -> tuple[float, float]:
+        """Return the seconds of transfers of activations that the passes of a micro-batch do not hide."""
+        if not degrees.offloads("activations"):
+            return 0.0, 0.0
+        seconds = stage.saved / self.host_bandwidth
+        return max(0.0, seconds - stage.forward), max(0.0, seconds - stage.backward)
+
+    @property
+    def host_bandwidth(self) -> float:
+        """Bytes per second to the host, and at the same time from it."""
+        link = self.topology.device.link("host")
+        if link is None or link.bandwidth is None:
+            raise Impossible(f"the profile of {self.topology.device.name} lacks the bandwidth of the link to the host")
+        return link.bandwidth
+
+    def offloaded_optimizer(self, degrees: Degrees, elements: float) -> float:
+        """Return the seconds of transfers of so many elements' states that the optimizer does not hide."""
+        if not degrees.offloads("optimizer"):
+            return 0.0
+        moved = self.widths.state + (self.widths.master if degrees.shard < 3 else 0)
+        return max(0.0, elements * moved / self.host_bandwidth - self.optimizer(elements))
 
     def optimizer(self, elements: float) -> float:
         """Return the seconds of a fused update: each value is read once, and written once except the gradient."""

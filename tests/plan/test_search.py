@@ -18,7 +18,8 @@ def loss(output, batch):
 
 
 def search(model=None, **options):
-    return mt.plan.search(model or decoder(), tokens(), **{"devices": "8xH100", "global_batch": 64, "loss": loss, **options})
+    settings = {"devices": "8xH100", "global_batch": 64, "loss": loss, "keep": None, "schedules": ["1F1B"], **options}
+    return mt.plan.search(model or decoder(), tokens(), **settings)
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +181,7 @@ class Growing(Layer):
     ({"precision": "bf17"}, "precision 'bf17' is unknown; there are fp32"),
     ({"global_batch": 0}, "global_batch must be at least 1"),
     ({"recompute": ["some"]}, "recompute 'some' is unknown"),
-    ({"shard": [4]}, "shard must be 0, 1, 2 or 3"),
+    ({"shard": [4]}, "shard 4 is unknown; there are 0, 1, 2, 3"),
     ({"stages": "three"}, "stages must be"),
     ({"headroom": 1.0}, "headroom must be"),
     ({"devices": "8xH10"}, "H10"),
