@@ -11,6 +11,8 @@ from metatensor.plan.placing import DeviceMapPlan, PlaceUse, device_map
 from metatensor.plan.searching import TrainingPlan, search
 from metatensor.plan.serving import DecodeRow, ServingPlan, serve
 from metatensor.plan.states import StateGroup
+from metatensor.plan.sweep_file import SweepError
+from metatensor.plan.sweeping import Case, sweep
 
-__all__ = ["DecodeRow", "Degrees", "DeviceError", "DeviceMapPlan", "Layout", "Place", "PlaceUse", "Rejected", "ServingPlan",
-           "StateGroup", "TrainingPlan", "device_map", "places_of", "search", "serve"]  # fmt: skip
+__all__ = ["Case", "DecodeRow", "Degrees", "DeviceError", "DeviceMapPlan", "Layout", "Place", "PlaceUse", "Rejected", "ServingPlan",
+           "StateGroup", "SweepError", "TrainingPlan", "device_map", "places_of", "search", "serve", "sweep"]  # fmt: skip

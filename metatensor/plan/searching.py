@@ -37,6 +37,11 @@ SHARDS = (0, 1, 2, 3)
 TRIED = ("GPipe", "1F1B", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble")
 """The schedules that are tried by default."""
 
+SETTINGS = ("devices", "global_batch", "loss", "optimizer", "precision", "gradient_dtype", "max_memory", "headroom", "tensor", "pipeline",
+            "shard", "micro_batches", "recompute", "sequence", "price", "context", "expert", "schedules", "virtual_stages", "offload",
+            "stages", "keep")  # fmt: skip
+"""The arguments of `search` besides the model, its inputs, and where the search runs."""
+
 
 @dataclass
 class TrainingPlan:
@@ -133,6 +138,7 @@ def search(
     price: float | None = None,
     context: Sequence[int] | None = None, expert: Sequence[int] | None = None, schedules: Sequence[str] = TRIED,
     virtual_stages: Sequence[int] = (1, 2, 4), offload: Sequence[str] = OFFLOADS, stages: str = "balanced", keep: int | None = 200,
+    executor: Any = None, sweep: Any = None, progress: Any = None,
     **kwargs: Any,
 ) -> TrainingPlan:  # fmt: skip
     """Rank the layouts of a training step of ``model(*inputs, **kwargs)`` on many devices.
@@ -181,6 +187,12 @@ def search(
     keep : int or None
         Layouts to return besides those of which no other is faster and needs less memory; None for all. The fastest are exactly those of a
         search with None: others are left out where a bound shows that they are slower. Default 200.
+    executor : str or Executor, optional
+        What costs the candidates, such as ``"process"`` or ``"dask:ADDRESS"``, as for `metatensor.plan.sweep`. Default: this process.
+    sweep : str or path, optional
+        A file of SQLite that keeps what is done, as for `metatensor.plan.sweep`. A search that was interrupted goes on from there.
+    progress : callable, optional
+        With ``executor`` or ``sweep``: as for `metatensor.plan.sweep`.
 
     Returns
     -------
@@ -202,6 +214,12 @@ def search(
     >>> plan.best.degrees.devices, plan.best.samples
     (8, 64)
     """
+    if executor is not None or sweep is not None:
+        from metatensor.plan import sweeping
+
+        given = {name: value for name, value in locals().items() if name in SETTINGS}
+        case = sweeping.given(model, inputs, kwargs, given)
+        return sweeping.sweep([case], executor=executor, file=sweep, progress=progress)[0]  # type: ignore[no-any-return]
     where = topology_of(devices)
     precisions = [precision] if isinstance(precision, str) else list(precision)
     _check(model, global_batch, {"precision": (precisions, KINDS), "recompute": (recompute, RECOMPUTES), "shard": (shard, SHARDS),

@@ -1,0 +1,137 @@
+"""The results of a sweep in a file of SQLite: what is done is not computed again."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from metatensor.plan.layouts import Degrees, Layout, Rejected
+from metatensor.plan.rates import Rates
+
+__all__ = ["SweepError", "SweepFile"]
+
+APPLICATION = 0x6D747370
+"""The application id in the header of the file: "mtsp"."""
+FORMAT = 1
+TABLES = """
+CREATE TABLE cases (id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, description TEXT NOT NULL);
+CREATE TABLE parts (case_id INTEGER NOT NULL, part TEXT NOT NULL, remarks TEXT NOT NULL, PRIMARY KEY (case_id, part));
+CREATE TABLE candidates (case_id INTEGER NOT NULL, degrees TEXT NOT NULL, reason TEXT, excess INTEGER, layout TEXT,
+                         PRIMARY KEY (case_id, degrees));
+"""
+
+
+class SweepError(ValueError):
+    """A file that is no sweep, or was made by another version."""
+
+
+class SweepFile:
+    """A file with the results of sweeps. Use it in a ``with`` block.
+
+    Parameters
+    ----------
+    path : str or path
+        The file. It is made if it does not exist.
+    create : bool
+        Whether it may be made.
+
+    Raises
+    ------
+    SweepError
+        If the file is no sweep.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], create: bool = True) -> None:
+        self.path = os.fspath(path)
+        if not create and not os.path.exists(self.path):
+            raise SweepError(f"{self.path}: there is no such file")
+        try:
+            self._file = sqlite3.connect(self.path)
+            version, application = (self._file.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id"))
+            empty = not self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if empty and create and not application:
+                with self._file:
+                    self._file.executescript(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT}; {TABLES}")
+                application, version = APPLICATION, FORMAT
+        except (sqlite3.Error, OSError) as error:
+            raise SweepError(f"{self.path}: it is no file of a sweep ({error})") from None
+        if application != APPLICATION:
+            self._file.close()
+            raise SweepError(f"{self.path}: it is no file of a sweep, but another database")
+        if version != FORMAT:
+            self._file.close()
+            raise SweepError(f"{self.path}: a sweep of format {version}; this version reads format {FORMAT}")
+
+    def __enter__(self) -> SweepFile:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, KeyError, TypeError, ValueError) as error:
+            raise SweepError(f"{self.path}: its contents cannot be read ({type(error).__name__}: {error})") from None
+
+    def case(self, key: str, description: dict[str, Any]) -> int:
+        """Return the number of a case, which is added if it is not there."""
+        with self._reading(), self._file:
+            self._file.execute("INSERT INTO cases (key, description) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET description = "
+                               "excluded.description", (key, json.dumps(description)))  # fmt: skip
+            return int(self._file.execute("SELECT id FROM cases WHERE key = ?", (key,)).fetchone()[0])
+
+    def cases(self) -> list[tuple[int, dict[str, Any]]]:
+        """Return the numbers and descriptions of all cases."""
+        with self._reading():
+            return [(number, json.loads(text)) for number, text in self._file.execute("SELECT id, description FROM cases ORDER BY id")]
+
+    def done(self, case: int) -> set[str]:
+        """Return the parts of a case that are computed."""
+        with self._reading():
+            return {part for (part,) in self._file.execute("SELECT part FROM parts WHERE case_id = ?", (case,))}
+
+    def add(self, case: int, part: str, layouts: list[Layout], rejected: list[Rejected], remarks: list[str]) -> None:
+        """Add the results of a part of a case, all at once."""
+        rows: list[tuple[Any, ...]] = [(case, _degrees_text(layout.degrees), None, None, layout_text(layout)) for layout in layouts]
+        rows += [(case, _degrees_text(one.degrees), one.limit, one.by, None) for one in rejected]
+        with self._reading(), self._file:
+            self._file.executemany("INSERT OR REPLACE INTO candidates VALUES (?, ?, ?, ?, ?)", rows)
+            self._file.execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", (case, part, json.dumps(remarks)))
+
+    def results(self, case: int, rates: Rates) -> tuple[list[Layout], list[Rejected], list[str]]:
+        """Return the layouts of a case, what was left out, and remarks."""
+        layouts, rejected, remarks = [], [], []
+        with self._reading():
+            for degrees, reason, excess, text in self._file.execute(
+                "SELECT degrees, reason, excess, layout FROM candidates WHERE case_id = ?", (case,)
+            ):
+                if text is None:
+                    rejected.append(Rejected(Degrees(**json.loads(degrees)), reason, excess))
+                else:
+                    layouts.append(layout_of(text, rates))
+            for (text,) in self._file.execute("SELECT remarks FROM parts WHERE case_id = ?", (case,)):
+                remarks += [one for one in json.loads(text) if one not in remarks]
+        return layouts, rejected, remarks
+
+
+def _degrees_text(degrees: Degrees) -> str:
+    return json.dumps(vars(degrees), sort_keys=True)
+
+
+def layout_text(layout: Layout) -> str:
+    """Return a layout as JSON, without power and price."""
+    values = {one.name: getattr(layout, one.name) for one in dataclasses.fields(layout) if one.name != "rates"}
+    return json.dumps({**values, "degrees": vars(layout.degrees)})
+
+
+def layout_of(text: str, rates: Rates) -> Layout:
+    """Return the layout of a text of `layout_text`, with power and price."""
+    values = json.loads(text)
+    return Layout(**{**values, "degrees": Degrees(**values["degrees"]), "rates": rates})

@@ -1,0 +1,361 @@
+"""Sweeps: searches whose candidates run on any executor, and whose results are kept in a file.
+
+A search is divided into parts that share no measured block: one for each tensor degree, placement of the sequence, micro-batch and
+precision, and for each context and expert degree that is asked for. Each part is a search of its own, which any process can run. The
+best of all parts are the best of the search.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import itertools
+import json
+import os
+import pickle
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+from metatensor._core.nested import tensors_in
+from metatensor._version import __version__
+from metatensor.devices.topologies import topology
+from metatensor.nn.modules.module import Module
+from metatensor.plan.candidates import divisors
+from metatensor.plan.layouts import Layout, Rejected
+from metatensor.plan.rates import rates_of
+from metatensor.plan.sweep_file import SweepFile
+
+__all__ = ["Case", "Progress", "saved_plans", "sweep"]
+
+AXES = ("precision", "tensor", "context", "expert", "sequence", "micro_batches")
+"""The options that divide a search into parts."""
+FREE = ("price",)
+"""Options that change no result of a part."""
+_kept = threading.local()
+"""The model that a worker's thread has made last, by the digest of its case."""
+
+
+@dataclass
+class Case:
+    """One search of a sweep.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the model, a tuple of inputs and a dict of named inputs, as `search` takes them. On an executor of other processes it is
+        pickled; each worker calls it once.
+    settings : dict
+        The other arguments of `search`: ``devices``, ``global_batch``, and so on.
+    labels : dict
+        What distinguishes the case from others, such as ``{"sequence": 4096}``. It is shown.
+    """
+
+    make: Callable[[], tuple[Any, tuple, dict[str, Any]]]
+    settings: dict[str, Any]
+    labels: dict[str, Any] = field(default_factory=dict)
+
+
+class Progress:
+    """Writes how far a sweep is to a stream: on one line of a terminal, else a line from time to time.
+
+    Parameters
+    ----------
+    stream : file, optional
+        Default: stderr.
+    """
+
+    def __init__(self, stream: Any = None) -> None:
+        self.stream = sys.stderr if stream is None else stream
+        self.start = self.shown = time.monotonic()
+        self.terminal = bool(getattr(self.stream, "isatty", lambda: False)())
+        self.width = 0
+
+    def __call__(self, parts: int, all_parts: int, candidates: int) -> None:
+        """Show a state: parts that are done, all parts, and candidates that were costed here."""
+        now = time.monotonic()
+        last = parts == all_parts
+        if not last and now - self.shown < (0.2 if self.terminal else 10.0):
+            return
+        self.shown = now
+        rate = candidates / max(now - self.start, 1e-3) * 60
+        text = f"{parts} of {all_parts} parts, {candidates:,} candidates" + (f", {rate:,.0f} a minute" if candidates else "")
+        if self.terminal:
+            self.stream.write("\r" + text.ljust(self.width) + ("\n" if last else ""))
+            self.width = len(text)
+        else:
+            self.stream.write(text + "\n")
+        self.stream.flush()
+
+
+class _Given:
+    """Returns a model and inputs that exist already."""
+
+    def __init__(self, model: Any, inputs: tuple, kwargs: dict[str, Any]) -> None:
+        self.model, self.inputs, self.kwargs = model, inputs, kwargs
+
+    def __call__(self) -> tuple[Any, tuple, dict[str, Any]]:
+        return self.model, self.inputs, self.kwargs
+
+
+def given(model: Any, inputs: tuple, kwargs: dict[str, Any], settings: dict[str, Any]) -> Case:
+    """Return the case of a search."""
+    return Case(_Given(model, inputs, kwargs), settings)
+
+
+def sweep(
+    cases: Iterable[Case], *, executor: Any = None, file: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int, int], None] | None = None,
+) -> list[Any]:  # fmt: skip
+    """Search layouts for several models, sequences, batches or devices, on an executor.
+
+    Parameters
+    ----------
+    cases : iterable of Case
+        The searches.
+    executor : str or Executor, optional
+        What runs them: a name such as ``"process"``, ``"process:2"``, ``"dask:ADDRESS"``, ``"ray:ADDRESS"`` or ``"mpi"``, see
+        `metatensor.utils.executors`, or an object with ``submit``. Default: this process.
+    file : str or path, optional
+        A file of SQLite that keeps what is done. What it already holds is not computed again, so a sweep that was interrupted goes on.
+        Results of a model whose source, parameters or inputs have changed are not used. A file can hold any number of sweeps.
+    progress : callable, optional
+        Function of the number of parts that are done, of all parts, and of candidates that were costed in this call, such as `Progress`.
+
+    Returns
+    -------
+    list of TrainingPlan
+        The plans, in the order of the cases.
+
+    Raises
+    ------
+    ValueError
+        If a case is invalid, or cannot be sent to other processes.
+    SweepError
+        If the file is no sweep.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.plan.sweeping import Case, sweep
+    >>> def make():
+    ...     with mt.device("meta"):
+    ...         layers = [mt.nn.TransformerEncoderLayer(64, 4, dropout=0.0, batch_first=True) for _ in range(2)]
+    ...         return mt.nn.Sequential(*layers), (mt.empty(1, 32, 64),), {}
+    >>> cases = [Case(make, {"devices": devices, "global_batch": 16, "recompute": ["none"]}) for devices in ("2xH100", "4xH100")]
+    >>> [plan.best.degrees.devices for plan in sweep(cases)]
+    [2, 4]
+    """
+    cases = list(cases)
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(SweepFile(file)) if file is not None else None
+        works = [_Work(case, store) for case in cases]
+        todo = [(work, part) for work in works for part in work.missing]
+        total, done, candidates = sum(len(work.parts) for work in works), sum(len(work.parts) - len(work.missing) for work in works), 0
+        if executor is not None and todo:
+            if isinstance(executor, str):
+                from metatensor.utils.executors import open_executor
+
+                executor = stack.enter_context(open_executor(executor))
+            results = _submitted(executor, todo)
+        else:
+            results = ((work, part, work.run(part)) for work, part in todo)
+        if progress is not None:
+            progress(done, total, 0)
+        for work, part, (layouts, rejected, remarks) in results:
+            work.add(part, layouts, rejected, remarks)
+            done, candidates = done + 1, candidates + len(layouts) + len(rejected)
+            if progress is not None:
+                progress(done, total, candidates)
+        return [work.plan() for work in works]
+
+
+def _submitted(executor: Any, todo: Sequence[tuple[_Work, dict[str, Any]]]) -> Iterator[tuple[_Work, dict[str, Any], Any]]:
+    """Run parts on an executor, and yield their results as they come. If one fails, the others are cancelled."""
+    futures: dict[Future[Any], tuple[_Work, dict[str, Any]]] = {}
+    try:
+        for work, part in todo:
+            futures[executor.submit(_run, work.message, work.digest, part)] = work, part
+        left = set(futures)
+        while left:
+            ready, left = wait(left, return_when=FIRST_COMPLETED)
+            for future in ready:
+                yield (*futures[future], future.result())
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _run(message: bytes, digest: str, part: dict[str, Any]) -> tuple[list[Layout], list[Rejected], list[str]]:
+    """Search a part. Workers run this."""
+    if getattr(_kept, "digest", None) != digest:
+        make, settings = pickle.loads(message)
+        _kept.digest, _kept.made, _kept.settings = digest, make(), settings
+    return _searched(_kept.made, {**_kept.settings, **part})
+
+
+def _searched(made: tuple[Any, tuple, dict[str, Any]], settings: dict[str, Any]) -> tuple[list[Layout], list[Rejected], list[str]]:
+    from metatensor.plan.searching import search
+
+    model, inputs, kwargs = made
+    plan = search(model, *inputs, **settings, **kwargs)
+    return plan.layouts, [Rejected(one.degrees, one.limit, one.by) for one in plan.rejected], plan.remarks
+
+
+class _Work:
+    """A case with its parts and what is known of them."""
+
+    def __init__(self, case: Case, store: SweepFile | None) -> None:
+        self.case, self.store = case, store
+        self.made = case.make()
+        settings = case.settings
+        self.topology = topology(settings["devices"])
+        self.parts = list(parts_of(settings, self.topology))
+        self.layouts: list[Layout] = []
+        self.rejected: list[Rejected] = []
+        self.remarks: list[str] = []
+        # An empty search checks the options, so that mistakes are found before anything is sent.
+        from metatensor.plan.searching import search
+
+        model, inputs, kwargs = self.made
+        self.empty = search(model, *inputs, **{**settings, "tensor": [self.topology.size + 1]}, **kwargs)
+        done: set[str] = set()
+        if store is not None:
+            described = {"model": self.empty.model, "devices": str(settings["devices"]), "global_batch": settings["global_batch"],
+                         "precision": self.empty.precision, "memory": self.empty.memory, "labels": case.labels,
+                         "power": self.topology.device.power, "price": settings.get("price", self.topology.device.price)}  # fmt: skip
+            self.number = store.case(fingerprint(self.made, settings, self.topology), described)
+            done = store.done(self.number)
+        self.missing = [part for part in self.parts if json.dumps(part) not in done]
+        self._message: bytes | None = None
+
+    @property
+    def message(self) -> bytes:
+        """The model and the settings for other processes."""
+        if self._message is None:
+            try:
+                self._message = pickle.dumps((self.case.make, self.case.settings))
+                pickle.loads(self._message)
+            except Exception as error:
+                raise ValueError(
+                    f"sweep: {self.empty.model} cannot be sent to other processes ({type(error).__name__}: {str(error)[:200]}); define its "
+                    "classes, the loss and functions of the inputs at the top level of a module, or leave out the executor"
+                ) from error
+        return self._message
+
+    @property
+    def digest(self) -> str:
+        """What distinguishes the message from others."""
+        return hashlib.sha256(self.message).hexdigest()
+
+    def run(self, part: dict[str, Any]) -> tuple[list[Layout], list[Rejected], list[str]]:
+        """Search a part in this process."""
+        return _searched(self.made, {**self.case.settings, **part})
+
+    def add(self, part: dict[str, Any], layouts: list[Layout], rejected: list[Rejected], remarks: list[str]) -> None:
+        """Add the results of a part."""
+        if self.store is not None:
+            self.store.add(self.number, json.dumps(part), layouts, rejected, remarks)
+        else:
+            self.layouts += layouts
+            self.rejected += rejected
+            self.remarks += [one for one in remarks if one not in self.remarks]
+
+    def plan(self) -> Any:
+        """Return the plan of all parts."""
+        rates = rates_of(self.topology.device, self.case.settings.get("price"))
+        if self.store is not None:
+            self.layouts, self.rejected, self.remarks = self.store.results(self.number, rates)
+        return joined(self.empty, self.layouts, self.rejected, self.remarks, self.case.settings.get("keep", 200))
+
+
+def joined(plan: Any, layouts: list[Layout], rejected: list[Rejected], remarks: list[str], keep: int | None) -> Any:
+    """Return a plan with the results of parts: the ``keep`` fastest layouts, and those that none surpasses in time and memory."""
+    by_degrees = {layout.degrees: layout for layout in layouts}
+    plan.layouts, least = [], None
+    for layout in sorted(by_degrees.values(), key=lambda one: (one.seconds, one.peak)):
+        front = least is None or layout.peak < least
+        if front:
+            least = layout.peak
+        if front or keep is None or len(plan.layouts) < keep:
+            plan.layouts.append(layout)
+    others = {(one.degrees, one.limit): one for one in rejected}
+    plan.rejected = sorted(others.values(), key=lambda one: (one.by is None, one.by or 0))
+    plan.remarks = remarks
+    return plan
+
+
+def parts_of(settings: dict[str, Any], where: Any) -> Iterator[dict[str, Any]]:
+    """Yield the options of the parts of a search."""
+    precision = settings.get("precision", "bf16-master")
+    values = {
+        "precision": [precision] if isinstance(precision, str) else list(precision),
+        "tensor": settings.get("tensor") or divisors(min(where.devices_per_node, where.size)),
+        "context": settings.get("context") or (None,), "expert": settings.get("expert") or (None,),
+        "sequence": settings.get("sequence", (False, True)), "micro_batches": settings.get("micro_batches") or (1, 2, 4, 8),
+    }  # fmt: skip
+    for chosen in itertools.product(*(values[name] for name in AXES)):
+        precision, tensor, context, expert, sequence, micro = chosen
+        if where.size % (tensor * (context or 1)) or sequence and tensor == 1 or settings["global_batch"] % micro:
+            continue
+        part = {"precision": precision, "tensor": [tensor], "sequence": [sequence], "micro_batches": [micro]}
+        part |= {"context": [context]} if context is not None else {}
+        yield part | ({"expert": [expert]} if expert is not None else {})
+
+
+def fingerprint(made: tuple[Any, tuple, dict[str, Any]], settings: dict[str, Any], where: Any) -> str:
+    """Return what distinguishes a case from others: model, source of its classes, inputs, settings, devices, and this version."""
+    model, inputs, kwargs = made
+    found = hashlib.sha256()
+
+    def add(value: Any) -> None:
+        found.update(json.dumps(value, sort_keys=True, default=_text).encode())
+        found.update(b"\0")
+
+    modules = list(model.modules()) if isinstance(model, Module) else []
+    add([__version__, repr(model), [(name, list(p.shape), str(p.dtype), p.requires_grad) for name, p in model.named_parameters()]])
+    for kind in sorted({type(module) for module in modules}, key=lambda kind: f"{kind.__module__}.{kind.__qualname__}"):
+        add(_text(kind))
+    made_by_function = len(inputs) == 1 and callable(inputs[0]) and not hasattr(inputs[0], "shape")
+    arguments = inputs[0](1) if made_by_function else (inputs, kwargs)
+    add([[(list(t.shape), str(t.dtype)) for t in tensors_in(arguments)]])
+    profile = {name: value for name, value in where.device.to_dict().items() if name not in ("power", "price", "figures", "aliases", "note")}
+    add({name: value for name, value in settings.items() if name not in ("devices", *FREE)})
+    add([str(where), profile, {**where.to_dict(), "figures": None}])
+    return found.hexdigest()
+
+
+def _text(value: Any) -> str:
+    """Return a text for a value that JSON lacks: a name, with the source where there is one."""
+    if callable(value):
+        try:
+            source = inspect.getsource(value)
+        except (OSError, TypeError):
+            source = ""
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}\n{source}"
+    return f"{type(value).__qualname__} {value}"
+
+
+def saved_plans(file: str | os.PathLike[str]) -> list[tuple[dict[str, Any], Any]]:
+    """Return the descriptions and the plans of all cases in a file, with all layouts that were costed.
+
+    Raises
+    ------
+    SweepError
+        If the file does not exist or is no sweep.
+    """
+    from metatensor.plan.rates import Rates
+    from metatensor.plan.searching import TrainingPlan
+
+    found = []
+    with SweepFile(file, create=False) as store:
+        for number, about in store.cases():
+            results = store.results(number, Rates(about["power"], about["price"]))
+            plan = TrainingPlan(about["model"], about["devices"], about["memory"], about["global_batch"], about["precision"], [], [])
+            found.append((about, joined(plan, *results, keep=None)))
+    return found

@@ -1,0 +1,156 @@
+"""Sweeps on executors, and the file that keeps what is done."""
+
+import concurrent.futures
+import io
+import sqlite3
+
+import pytest
+
+import metatensor as mt
+from metatensor.plan.sweep_file import SweepError, SweepFile
+from metatensor.plan.sweeping import Case, Progress, saved_plans, sweep
+
+
+class Blocks(mt.nn.Module):
+    def __init__(self, width=32, depth=4):
+        super().__init__()
+        self.embed = mt.nn.Embedding(64, width)
+        self.layers = mt.nn.ModuleList(mt.nn.Linear(width, width) for _ in range(depth))
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        for layer in self.layers:
+            x = layer(x).relu()
+        return x
+
+
+class Wider(Blocks):
+    def forward(self, tokens):
+        return super().forward(tokens) * 2
+
+
+def made(width=32, kind=Blocks):
+    with mt.device("meta"):
+        return kind(width), (mt.empty(1, 16, dtype=mt.int64),), {}
+
+
+def made_wide():
+    return made(64)
+
+
+SETTINGS = {"devices": "8xH100", "global_batch": 32, "recompute": ["none"], "micro_batches": [1, 2]}
+
+
+def figures(plan):
+    return [(str(layout.degrees), layout.seconds, layout.memory) for layout in plan.layouts]
+
+
+def test_a_sweep_finds_what_a_search_finds(tmp_path):
+    model, inputs, _ = made()
+    expected = mt.plan.search(model, *inputs, **SETTINGS, keep=20)
+    with concurrent.futures.ProcessPoolExecutor(1) as executor:
+        found = mt.plan.search(model, *inputs, **SETTINGS, keep=20, executor=executor)
+    kept = mt.plan.search(model, *inputs, **SETTINGS, keep=20, sweep=tmp_path / "plans.sqlite", price=2.0)
+    for plan in (found, kept):
+        assert figures(plan)[:20] == figures(expected)[:20]
+        assert [str(one.degrees) for one in plan.pareto()] == [str(one.degrees) for one in expected.pareto()]
+        assert plan.memory == expected.memory and {str(r.degrees) for r in plan.rejected} == {str(r.degrees) for r in expected.rejected}
+    assert kept.best.price > 0 and found.best.price is None
+
+
+def test_what_is_done_is_not_computed_again(tmp_path, monkeypatch):
+    file, states = tmp_path / "plans.sqlite", []
+    cases = [Case(made, SETTINGS), Case(made_wide, SETTINGS, {"width": 64})]
+    first = sweep(cases, file=file, progress=lambda *state: states.append(state))
+    parts, total, candidates = states[-1]
+    assert parts == total == len(states) - 1 and candidates > 20
+
+    again: list = []
+    assert list(map(figures, sweep(cases, file=file, progress=lambda *state: again.append(state)))) == list(map(figures, first))
+    assert again == [(total, total, 0)]
+    with sqlite3.connect(file) as connection:
+        connection.execute("DELETE FROM parts WHERE case_id = 2 AND part LIKE '%\"tensor\": [2]%'")
+    again.clear()
+    sweep(cases, file=file, progress=lambda *state: again.append(state))
+    assert 0 < again[-1][2] < candidates
+    assert [about["labels"] for about, _ in saved_plans(file)] == [{}, {"width": 64}]
+    assert [figures(plan)[0] for _, plan in saved_plans(file)] == [figures(plan)[0] for plan in first]
+
+
+def test_an_interrupted_sweep_goes_on(tmp_path):
+    file = tmp_path / "plans.sqlite"
+
+    def interrupted(parts, total, candidates):
+        if parts == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep([Case(made, SETTINGS)], file=file, progress=interrupted)
+    states = []
+    sweep([Case(made, SETTINGS)], file=file, progress=lambda *state: states.append(state))
+    assert states[0][0] == 2
+
+
+def test_changed_models_are_computed_again(tmp_path):
+    file = tmp_path / "plans.sqlite"
+    for kind, changes in ((Blocks, {}), (Wider, {}), (Blocks, {"global_batch": 64}), (Blocks, {"devices": "8xA100"})):
+        model, inputs, _ = made(kind=kind)
+        states = []
+        mt.plan.search(model, *inputs, **{**SETTINGS, **changes}, sweep=file, progress=lambda *state: states.append(state))
+        assert states[0][0] == 0
+    assert len(saved_plans(file)) == 4
+
+
+def test_models_that_cannot_be_sent():
+    class Local(Blocks):
+        pass
+
+    model, inputs, _ = made(kind=Local)
+    with concurrent.futures.ThreadPoolExecutor(1) as executor, pytest.raises(ValueError, match="cannot be sent to other processes"):
+        mt.plan.search(model, *inputs, **SETTINGS, executor=executor)
+
+
+def test_mistakes_are_found_before_anything_runs(tmp_path):
+    model, inputs, _ = made()
+    with pytest.raises(ValueError, match="executor 'cloud': expected one of"):
+        mt.plan.search(model, *inputs, **SETTINGS, executor="cloud")
+    with pytest.raises(ValueError, match="shard 7 is unknown"):
+        mt.plan.search(model, *inputs, **SETTINGS, shard=[7], executor="process")
+
+
+def test_files_that_are_no_sweep(tmp_path):
+    text, other, empty = tmp_path / "text", tmp_path / "other.sqlite", tmp_path / "empty"
+    text.write_text("not a database, but long enough to be read as one " * 20)
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE notes (text)")
+    empty.touch()
+    for file, message in ((text, "no file of a sweep"), (other, "another database"), (tmp_path, "no file of a sweep")):
+        with pytest.raises(SweepError, match=message):
+            SweepFile(file)
+    with pytest.raises(SweepError, match="there is no such file"):
+        saved_plans(tmp_path / "missing")
+    with pytest.raises(SweepError, match="another database"):
+        saved_plans(empty)
+    with SweepFile(empty) as store:
+        assert store.cases() == []
+    with sqlite3.connect(empty) as connection:
+        connection.execute("PRAGMA user_version = 9")
+    with pytest.raises(SweepError, match="a sweep of format 9"):
+        SweepFile(empty)
+
+
+def test_damaged_contents(tmp_path):
+    file = tmp_path / "plans.sqlite"
+    sweep([Case(made, SETTINGS)], file=file)
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE candidates SET layout = '{\"degrees\": {\"color\": 1}}' WHERE layout IS NOT NULL")
+    with pytest.raises(SweepError, match="its contents cannot be read"):
+        saved_plans(file)
+
+
+def test_progress():
+    stream = io.StringIO()
+    progress = Progress(stream)
+    progress(0, 3, 0)
+    progress(3, 3, 1200)
+    assert stream.getvalue().startswith("3 of 3 parts, 1,200 candidates, ")
