@@ -339,6 +339,8 @@ def _ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int],
     """`ctc_loss` of each sequence, and the logarithms of the forward probabilities."""
 def _ctc_loss_backward(grad_output: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int, zero_infinity: _bool, loss: Tensor, log_alpha: Tensor) -> Tensor:
     """Gradient of `ctc_loss`."""
+def _data(input: Tensor) -> Tensor:
+    """View of the same elements that does not require gradients. Changes of it in place are not counted as changes of `input`."""
 def _embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: _bool, mode: _str, sparse: _bool, per_sample_weights: Tensor | None, include_last_offset: _bool, padding_idx: _int | None) -> _return__embedding_bag:
     """`nn.functional.embedding_bag` of a vector of indices, with what its gradient needs: the bag of each index, the size of each bag, and the index of each maximum."""
 def _embedding_bag_backward(grad: Tensor, indices: Tensor, offset2bag: Tensor, bag_size: Tensor, maximum_indices: Tensor, per_sample_weights: Tensor | None, num_weights: _int, scale_grad_by_freq: _bool, mode: _str, padding_idx: _int | None) -> Tensor:
@@ -435,6 +437,8 @@ def _scaled_dot_product_flash_attention_for_cpu_backward(grad_out: Tensor, query
     """Gradients of `_scaled_dot_product_flash_attention_for_cpu`."""
 def _scaled_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None, scale_result: Tensor | None = None, out_dtype: _dtype | None = None, use_fast_accum: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Product of two 8-bit floating-point matrices: (n, k) and (k, m) give (n, m). Each is first multiplied by its float32 scale. `scale_a` has one element or shape (n, 1), and `scale_b` has one element or shape (1, m)."""
+def _set_data(input: Tensor, source: Tensor) -> Tensor:
+    """Make `input` refer to the memory of `source`, with its shape, strides, dtype and device. Gradients do not see it."""
 def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype | None = None) -> Tensor:
     """Gradient of `softmax`, given its result."""
 def _standard_gamma(input: Tensor, generator: _Generator | None = None) -> Tensor:

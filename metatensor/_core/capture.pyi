@@ -85,5 +85,6 @@ def note_read(t: Tensor, name: str) -> None:
 def note_storage_read(s: Storage, name: str) -> None:
     """Note that the bytes of a storage leave the library."""
 
+def is_traced() -> bool: ...
 def refuse_in_trace(what: str) -> None:
     """Raise RuntimeError if a trace would miss what is about to happen."""

@@ -647,6 +647,11 @@ def note_storage_read(Storage s not None, str name not None):
         capture.reads.append((len(capture.calls), name, value))
 
 
+def is_traced():
+    """Return whether a trace records the calls of this thread now."""
+    return active_capture() is not None
+
+
 def refuse_in_trace(str what not None):
     """Raise RuntimeError if a trace would miss what is about to happen."""
     if active_capture() is not None:

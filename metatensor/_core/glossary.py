@@ -482,6 +482,7 @@ SPECIFIC = [
     ("as_strided*", {"stride": "Strides of the view, in elements.", "size": "Shape of the view.",
                      "src": "Values to write, of shape `size`."}),
     ("*empty_strided", {"stride": "Strides of the result, in elements."}),
+    ("_set_data", {"source": "Tensor to refer to."}),
     ("set_", {"stride": "New strides, in elements.", "size": "New shape.", "source": "Tensor or storage to refer to."}),
     ("split_copy split_with_sizes_copy unbind_copy", {
         "out": "List or tuple of tensors to write the results to. They are resized if necessary."}),

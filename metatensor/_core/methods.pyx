@@ -7,7 +7,7 @@ from metatensor._core.history cimport node_of
 from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport set_buffer, type_set
 from metatensor._core.tensor cimport (
-    Tensor, TensorExtra, VersionCounter, detach_from, extra_of, instance_of, set_layout,
+    Tensor, TensorExtra, detach_from, extra_of, instance_of, set_layout,
     mark_changed, set_requires_grad, shape_str,
 )
 from metatensor._core.thread cimport hints
@@ -15,8 +15,9 @@ from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONSTANT, T_DISTRIBUTED, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
     T_RETAINS_GRAD, T_VIEW, dim_t,
 )
-from metatensor._core.versions cimport detached, own_versions
+from metatensor._core.versions cimport own_versions, with_own_versions
 from metatensor._core.late import later
+from metatensor._core.op import registry
 
 
 # Subclasses ---------------------------------------------------------------------------------
@@ -361,12 +362,11 @@ def _increment_version(Tensor self not None):
 
 
 def _get_data(Tensor self not None):
-    cdef Tensor t
     if self.flags & T_DISTRIBUTED:
         return later("data_of")(self)
-    t = detached(self)
-    extra_of(t).versions = VersionCounter.__new__(VersionCounter)
-    return t
+    if hints.modes and later("is_traced")():
+        return registry["_data"](self)
+    return with_own_versions(self)
 
 
 def _set_data(Tensor self not None, value):
@@ -374,13 +374,16 @@ def _set_data(Tensor self not None, value):
         raise TypeError(f"data: expected a Tensor, got {type(value).__name__}")
     if self.flags & T_REQUIRES_GRAD and (<Tensor>value).dtype.kind not in (KIND_FLOAT, KIND_COMPLEX):
         raise RuntimeError(f"data: a tensor that requires grad cannot become {(<Tensor>value).dtype.name}")
-    if hints.modes:
-        later("refuse_in_trace")("an assignment to .data")
     if self.flags & T_DISTRIBUTED:
+        if hints.modes:
+            later("refuse_in_trace")("an assignment to .data of a distributed tensor")
         later("set_data")(self, value)
         return
     if (<Tensor>value).flags & T_DISTRIBUTED:
         raise TypeError("data: a plain tensor cannot become a distributed one")
+    if hints.modes and later("is_traced")():
+        registry["_set_data"](self, value)
+        return
     own_versions(self)
     detach_from(self, <Tensor>value)
 

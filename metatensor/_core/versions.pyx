@@ -17,6 +17,18 @@ cdef Tensor detached(Tensor t):
     return d
 
 
+cdef Tensor with_own_versions(Tensor t):
+    """Return what ``t.data`` is: a detached alias that counts its changes by itself."""
+    cdef Tensor d = detached(t)
+    extra_of(d).versions = VersionCounter.__new__(VersionCounter)
+    return d
+
+
+def data_alias(Tensor t not None):
+    """Return ``t.data`` without a call in a trace. Programs recognize the writes through it; see `uncounted_writes`."""
+    return with_own_versions(t)
+
+
 cdef Tensor carrying(Tensor t, Tensor source):
     """Attach the tangents of `source` to `t`, a detached alias of it. Return `t`."""
     if source.flags & T_DUAL and source.extra is not None and (<TensorExtra>source.extra).tangents is not None:

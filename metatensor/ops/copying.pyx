@@ -6,16 +6,16 @@ from metatensor._core.formats cimport MemoryFormatTag
 from metatensor._core.history cimport forget
 from metatensor._core.layout cimport can_broadcast, is_channels_last, suggest_format
 from metatensor._core.op cimport (
-    COMPOSITE, ELEMENTWISE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, ONE_VALUE, VIEW, Call, Op,
+    COMPOSITE, ELEMENTWISE, FUNCTION_ONLY, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, ONE_VALUE, VIEW, Call, Op,
     arg, as_declared, bool_arg, call, define, is_none, op_name, result_device, tensor_arg,
 )
-from metatensor._core.tensor cimport Tensor, hooks, new_like, shape_str
+from metatensor._core.tensor cimport Tensor, detach_from, hooks, new_like, shape_str
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport (
     FORMAT_CHANNELS_LAST, FORMAT_CONTIGUOUS, FORMAT_PRESERVE, T_CONTIGUOUS, T_NONLEAF,
     T_REQUIRES_GRAD, T_VIEW,
 )
-from metatensor._core.versions cimport detached
+from metatensor._core.versions cimport detached, own_versions, with_own_versions
 from metatensor.ops.factory cimport check_fill, format_arg, make_like
 
 from metatensor._core.dtype import dtype_by_name, spelling
@@ -315,3 +315,22 @@ define("detach(Tensor(a) input) -> Tensor", detach_meta, VIEW | NO_GRAD,
 define("detach_(Tensor(a!) input) -> Tensor", detach_host, HOST,
        "Remove the tensor from the autograd graph and set its `requires_grad` to False. Views inside the graph are not "
        "supported.")
+
+
+# data: a trace records what the attribute does as calls of these ---------------------------------------
+
+cdef object data_meta(Call* c):
+    return with_own_versions(tensor_arg(c, 0))
+
+
+cdef object set_data_host(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    own_versions(t)
+    detach_from(t, tensor_arg(c, 1))
+    return t
+
+
+define("_data(Tensor(a) input) -> Tensor(a)", data_meta, VIEW | NO_GRAD | FUNCTION_ONLY,
+       "View of the same elements that does not require gradients. Changes of it in place are not counted as changes of `input`.")
+define("_set_data(Tensor(a!) input, Tensor source) -> Tensor", set_data_host, HOST | MIXED | FUNCTION_ONLY,
+       "Make `input` refer to the memory of `source`, with its shape, strides, dtype and device. Gradients do not see it.")

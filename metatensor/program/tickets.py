@@ -26,7 +26,7 @@ class Tickets:
         """Return the seed and the absolute ticket for a relative one."""
         generator = default_generator if generator is None else generator
         if id(generator) not in self._states:
-            key, taken = struct.unpack("<QQ", _bytes(generator.get_state()))
+            _, key, taken = generator.__reduce__()[1]  # get_state() would create a tensor
             self._states[id(generator)] = generator, key, taken
         _, key, taken = self._states[id(generator)]
         self._taken[id(generator)] = max(self._taken.get(id(generator), 0), number + 1)
@@ -36,7 +36,3 @@ class Tickets:
         """Advance the generators past the tickets that were used."""
         for one, (generator, key, taken) in self._states.items():
             generator.set_state(struct.pack("<QQ", key, taken + self._taken[one]))
-
-
-def _bytes(state: Any) -> bytes:
-    return state if isinstance(state, bytes) else bytes(state.tolist())

@@ -20,7 +20,7 @@ FACTORY = """
     zeros_like
 """
 MOVES = """
-    _block_diag _from_host _index _index_put_ _index_put_accumulate_ _repeat_interleave _repeat_interleave_by _to_copy
+    _block_diag _data _from_host _index _index_put_ _index_put_accumulate_ _repeat_interleave _repeat_interleave_by _set_data _to_copy
     _unravel_index alias_copy argwhere bfloat16 block_diag bool byte cartesian_prod cat cdouble cfloat chalf char
     clone column_stack combinations concat concatenate constant_pad_nd contiguous copy_ cpu cuda detach detach_ diag
     diag_embed diagflat diagonal_scatter double dsplit dstack embedding expand_copy fill fill_ flip fliplr flipud

@@ -407,3 +407,26 @@ def test_batch_norm_needs_the_memory_that_it_needed_before(training, grad):
                 run(x)
             logs.append([(event.kind, event.change) for event in log.events()])
     assert logs[0] == logs[1]
+
+
+@pytest.mark.parametrize("last", ["RMSNorm", "Dropout", "BatchNorm1d"])
+def test_a_training_step_creates_and_frees_what_the_callable_does(last):
+    with mt.device("meta"):
+        model = nn.Sequential(nn.Linear(4, 4), {"RMSNorm": nn.RMSNorm(4), "Dropout": nn.Dropout(), "BatchNorm1d": nn.BatchNorm1d(3)}[last])
+    optimizer = mt.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    x, logs = mt.empty(2, 3, 4, device="meta"), []
+    step(x)
+    program = mt.program.trace(step, x)
+    program(x)
+    for run in (step, program):
+        with mt.analysis.MemoryLog() as log:
+            run(x)
+        logs.append([(event.kind, event.change) for event in log.events()])
+    assert logs[0] == logs[1]
+    assert "_data" not in program.operators()

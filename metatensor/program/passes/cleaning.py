@@ -7,7 +7,7 @@ from typing import Any
 
 from metatensor._core.capture import Value
 from metatensor._core.op import operator_flags
-from metatensor.program.passes.rewriting import Rewriter, random, same_layout, used, written
+from metatensor.program.passes.rewriting import Rewriter, random, replaced, same_layout, used, written
 from metatensor.program.program import Program
 from metatensor.program.structure import leaves
 
@@ -27,7 +27,7 @@ def dead_code(program: Program) -> Program:
     >>> [call.op.name for call in mt.program.dead_code(program).calls]
     ['add']
     """
-    needed = {value.storage for value in [*program.inputs, *program.held.values()]}
+    needed = {value.storage for value in [*program.inputs, *program.held.values(), *(taken for _, taken in replaced(program))]}
     wanted = {value.number for value in [*program.outputs, *(effect.value for effect in program.effects)]}
     needed |= {value.storage for value in program.values.values() if value.number in wanted}
     kept: list[int] = []
@@ -106,7 +106,7 @@ def views_and_copies(program: Program) -> Program:
     >>> [call.op.name for call in mt.program.views_and_copies(program).calls]
     ['exp']
     """
-    changed = written(program)
+    changed, moved = written(program), {value.storage for value, _ in replaced(program)}
     outside = {value.storage for value in [*program.inputs, *program.held.values()]}
     returned = {value.storage for value in [*program.outputs, *(effect.value for effect in program.effects)]}
     trains = any(call.backward for call in program.calls)
@@ -125,7 +125,7 @@ def views_and_copies(program: Program) -> Program:
         grad = call.grad and not trains
         if result.storage == source.storage:
             plain = not grad or call.op.name == "view" or not call.op.flags & operator_flags.NO_GRAD  # view has both kinds
-            useless = plain and result.offset == source.offset and same_layout(result, source)
+            useless = plain and result.storage not in moved and result.offset == source.offset and same_layout(result, source)
             useless = useless and (result.stride == source.stride or result.storage not in returned)
         else:
             own = made.value(source).storage

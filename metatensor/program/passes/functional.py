@@ -16,7 +16,8 @@ __all__ = ["functionalize"]
 def functionalize(program: Program, *, early: bool = False) -> Program:
     """Return the program without writes: in-place and ``out=`` calls compute new values, and views are recomputed from them.
 
-    Writes to arguments, parameters, buffers and constants become calls of ``copy_`` at the end of the program.
+    Writes to arguments, parameters, buffers and constants become calls of ``copy_`` at the end of the program, and assignments to their
+    ``.data`` come after these.
     Operators that only exist in place, such as ``normal_``, write to a new copy. Values that were
     overwritten now have their own memory, so the peak memory can grow.
 
@@ -36,8 +37,8 @@ def functionalize(program: Program, *, early: bool = False) -> Program:
     Raises
     ------
     ValueError
-        If a call has no functional form: it changes the size of memory that is in use, or writes through a view of another
-        dtype or a conjugate view.
+        If a call has no functional form: it changes the size of memory that is in use, writes through a view of another
+        dtype or a conjugate view, or records gradients for a tensor that was written to without gradients.
 
     Examples
     --------
@@ -65,12 +66,18 @@ class _Functional:
         self.valid: dict[int, int] = {}
         self.views: dict[int, tuple[Any, Any, dict[str, Any], Any]] = {}
         self.last: dict[int, ProgramCall] = {}
+        self.moved: dict[int, tuple[Value, Value]] = {}  # outer tensors that got other memory: by the value after it, before and after
+        self.trains = any(call.backward for call in program.calls)
+        self.graded: set[int] = set()   # storages with values that require grad, so far
+        self.alone: set[int] = set()    # values without gradients: detach(), .data, and views of these
+        self.cut: set[int] = set()      # graded storages that were written to without gradients
         self.call = program.calls[0]
 
     def run(self, early: bool) -> Program:
         given = [*self.program.inputs, *self.program.held.values()]
         for value in given:
             self.begin(value, value)
+        self.graded |= {value.storage for value in given if value.requires_grad}
         outer = {value.storage: value for value in given if value.storage in self.changed}
         last = {value.storage: i for i, call in enumerate(self.program.calls) for value in call.writes} if early else {}
         reads: list[Any] = []
@@ -79,6 +86,8 @@ class _Functional:
             self.call = call
             reads += [(len(self.made.calls), op, self.present(value)) for at, op, value in self.program.reads if at == i]
             for value in (*used(call), *call.writes):
+                if value.storage in self.cut and value.requires_grad and call.grad and not self.trains:
+                    self.fail("its memory was written to without gradients, and gradients are recorded here")
                 self.present(value)
             if call.writes:
                 self.write_call(call)
@@ -90,6 +99,8 @@ class _Functional:
                     self.copy_back(outer.pop(storage))
         for value in outer.values():
             self.copy_back(value)
+        for before, after in self.moved.values():
+            self.made.emit(registry["_set_data"], (before, self.present(after)), {}, like=self.call, writes=(before,))
         for value in [*given, *self.program.outputs, *(effect.value for effect in self.program.effects)]:
             self.present(value)
         return self.made.finish(reads=reads)
@@ -98,6 +109,10 @@ class _Functional:
         """Note the values that a call returned: views, and the first values of storages."""
         given = {value.storage for value in used(call)}
         numbers = {value.number for value in used(call)}
+        if self.changed & given:
+            alone = call.op.flags & operator_flags.VIEW and call.op.flags & operator_flags.NO_GRAD or self.alone & numbers
+            self.alone |= {v.number for v in leaves(Value, call.result) if alone and v.storage in given and v.number not in numbers}
+        self.graded |= {value.storage for value in leaves(Value, call.result) if value.requires_grad}
         for value in leaves(Value, call.result):
             if value.storage not in self.changed or value.number in numbers:
                 continue
@@ -164,6 +179,8 @@ class _Functional:
 
     def write(self, value: Value, content: Value) -> None:
         """Overwrite the elements of a value."""
+        if value.storage in self.graded and (not self.call.grad or value.number in self.alone):
+            self.cut.add(value.storage)
         if content.dtype is not value.dtype:
             content = self.emit("_to_copy", content, value.dtype)
         if content.shape != value.shape:
@@ -197,7 +214,7 @@ class _Functional:
             found = self.emit(view, content, tuple([dims.index(d) for d in range(len(dims))]))
         elif view in ("view", "unsqueeze", "squeeze", "flatten", "unflatten") and content.dtype is parent.dtype:
             found = self.emit("reshape", content, parent.shape)
-        elif view == "detach":
+        elif view in ("detach", "_data"):
             found = content
         return found  # type: ignore[no-any-return]
 
@@ -264,13 +281,17 @@ class _Functional:
         if call.op.name == "resize_" and isinstance(result, Value) and 0 in target.shape:
             like = self.made.mapped(call.args)[0]
             self.resized(target, result, self.emit("new_empty", like, result.shape))
-        elif call.op.name == "set_" and isinstance(result, Value) and len(call.args) == 2 and isinstance(call.args[1], Value):
+        elif call.op.name in ("set_", "_set_data") and isinstance(result, Value) and [type(a) for a in call.args] == [Value, Value]:
             source = call.args[1]
             if not (same_layout(source, result) and source.offset == result.offset):
                 self.fail("it takes other memory with another layout")
             self.made.same[result.number] = self.present(source)
-            if result.storage in self.changed:
-                self.valid[result.number] = self.version[result.storage]
+            if result.requires_grad:
+                self.cut.add(result.storage)
+            self.valid[result.number] = self.version[result.storage]
+            before, _ = self.moved.pop(target.number, (target, None))
+            if before.number in {v.number for v in [*self.program.inputs, *self.program.held.values()]}:
+                self.moved[result.number] = before, result
         else:
             self.fail("it changes a tensor in a way that no value shows")
 

@@ -9,12 +9,12 @@ import metatensor as mt
 from metatensor._core.capture import ProgramCall, Ticket, Value
 from metatensor._core.device import Device
 from metatensor._core.dtype import DType
-from metatensor._core.op import Op
+from metatensor._core.op import Op, operator_flags
 from metatensor._core.tensor import Tensor
 from metatensor.program.program import Effect, Program
 from metatensor.program.structure import leaves, mapped
 
-__all__ = ["Rewriter", "random", "released", "same_layout", "used", "written"]
+__all__ = ["Rewriter", "random", "released", "replaced", "same_layout", "used", "written"]
 
 _WHOLE = 1 << 50
 """Bytes of the storages on meta that replace those of a program: enough for any layout."""
@@ -26,8 +26,16 @@ def used(call: ProgramCall) -> list[Value]:
 
 
 def written(program: Program) -> set[int]:
-    """Return the storages to which the calls of a program write."""
-    return {value.storage for call in program.calls for value in call.writes}
+    """Return the storages to which the calls of a program write, and those that become the memory of another tensor."""
+    return {value.storage for call in program.calls for value in call.writes} | {taken.storage for _, taken in replaced(program)}
+
+
+def replaced(program: Program) -> list[tuple[Value, Value]]:
+    """Return for each call that gives a tensor other memory or another layout (``set_``, ``.data = ...``, ``resize_``): the value before
+    and after it."""
+    return [(call.writes[0], call.result) for call in program.calls
+            if call.writes and call.op.flags & operator_flags.HOST and isinstance(call.result, Value)
+            and call.result.number != call.writes[0].number]  # fmt: skip
 
 
 def random(call: ProgramCall) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.formats import channels_last, channels_last_3d
 from metatensor._core.gradients import functional, ops
+from metatensor._core.versions import data_alias
 
 __all__ = []
 
@@ -158,8 +159,8 @@ def native_batch_norm(
         return NotImplemented
     made = ops._batch_norm_forward(input, running_mean, running_var, weight, bias, training, momentum, eps)
     if training and running_mean is not None:
-        running_mean.data.copy_(made[3])
-        running_var.data.copy_(made[4])
+        data_alias(running_mean).copy_(made[3])
+        data_alias(running_var).copy_(made[4])
     return made[:3]
 
 
@@ -252,8 +253,8 @@ def instance_norm(
     flat = input.contiguous().view(1, n * channels, *input.shape[2:])
     result = functional.batch_norm(flat, *repeated, use_input_stats, momentum, eps)
     if use_input_stats and running_mean is not None:
-        running_mean.data.copy_(repeated[0].view(n, channels).mean(0))
-        running_var.data.copy_(repeated[1].view(n, channels).mean(0))
+        data_alias(running_mean).copy_(repeated[0].view(n, channels).mean(0))
+        data_alias(running_var).copy_(repeated[1].view(n, channels).mean(0))
     return result.view(input.shape)
 
 

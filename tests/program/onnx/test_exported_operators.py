@@ -22,7 +22,7 @@ from program.onnx.exports import array, assert_close, exported, inputs_of, run
 WITHOUT_VALUES = {"empty_like", "new_empty", "new_empty_strided"}
 WITHOUT_ARGUMENTS = {"zeros", "ones", "full", "empty", "empty_strided", "empty_permuted", "arange", "range", "eye", "tril_indices",
                      "triu_indices", "scalar_tensor", "_from_host", "as_tensor", "asarray", "linspace"}  # fmt: skip
-IN_PLACE = {"_index_put_", "_index_put_accumulate_", "copy_"}
+IN_PLACE = {"_index_put_", "_index_put_accumulate_", "_set_data", "copy_"}
 OTHER = {"bfloat16", "cuda", "cpu", "type", "pin_memory", "_real", "_conj", "_neg_view"}  # a dtype that NumPy lacks, other devices
 ELSEWHERE = {"nn.functional.one_hot", "_repeat_interleave", "nn.functional.upsample", "nn.functional.upsample_nearest",
              "nn.functional.upsample_bilinear", "nn.functional.adaptive_max_pool1d", "nn.functional.adaptive_max_pool1d_with_indices",

@@ -126,8 +126,8 @@ def _isinf(g: Graph, a: Any, result: Any) -> Var:
     return g.op("IsInf", x, dtype=mt.bool)
 
 
-@conversion("positive", "alias", "detach", "clone", "contiguous", "resolve_conj", "resolve_neg", "conj", "conj_physical", "_conj", "real",
-            "pin_memory", "alias_copy", "detach_copy", "_clone_strided", "_real")  # fmt: skip
+@conversion("positive", "alias", "detach", "_data", "clone", "contiguous", "resolve_conj", "resolve_neg", "conj", "conj_physical", "_conj",
+            "real", "pin_memory", "alias_copy", "detach_copy", "_clone_strided", "_real")  # fmt: skip
 def _same(g: Graph, a: Any, result: Any) -> Var:
     return a.input  # type: ignore[no-any-return]
 
@@ -137,6 +137,12 @@ def _copied(g: Graph, a: Any, result: Any) -> Var:
     """Convert a write to a tensor created outside the program (requires `ignore_writes`): later nodes use the new value."""
     source = g.cast(a.src, result.dtype)
     return source if a.src.shape == result.shape else g.op("Expand", source, g.ints(result.shape))
+
+
+@conversion("_set_data")
+def _replaced(g: Graph, a: Any, result: Any) -> Var:
+    """Convert other memory for a tensor created outside the program (requires `ignore_writes`)."""
+    return a.source  # type: ignore[no-any-return]
 
 
 @conversion("_neg_view")

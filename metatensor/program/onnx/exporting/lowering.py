@@ -25,7 +25,7 @@ def prepared(program: Program, ignore_writes: bool = False) -> Program:
     if effects:
         raise ExportError(f"{program.name}: an ONNX model changes no tensors, and this program "
                           f"{_effect(effects[0])}; export a forward pass in evaluation mode")  # fmt: skip
-    program = program.replace(effects=())
+    program = program.replace(effects=(), calls=[call.replace(grad=False) if call.grad else call for call in program.calls])
     try:
         made = dead_code(functionalize(dead_code(program)))
     except ValueError as error:
