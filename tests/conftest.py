@@ -124,3 +124,12 @@ def unchanged_state():
     if context_parallelism is not None:
         options = context_parallelism._cp_options
         vars(options).update(vars(type(options)()))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A headless Chromium, one for all pages: Playwright does not run twice in a process."""
+    from browsing import chromium
+
+    with chromium() as found:
+        yield found

@@ -74,7 +74,7 @@ def command(request: Request, devices: str, serve: bool, train: bool, as_json: b
     metatensor plan Llama-3.1-8B/ --serve --devices H100 --context 32768
     metatensor plan Llama-3.1-8B/ --serve --devices RTX-4090 --weights llama-3.1-8b-q4.gguf --cache-dtype float8_e4m3fn
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None and value != ()}
     if serve and train:
         raise click.UsageError("--serve and --train are different plans; give one of them")
     kind = "train" if train else "serve" if serve else "neither"

@@ -13,6 +13,8 @@ from metatensor.checkpoint.errors import printable
 from metatensor.cli.configs import without_cache
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.plan_inputs import arguments_of, changes_of, fail, made_model, numbers, what_if
+from metatensor.cli.plan_sweeps import Requested, Sizes, combinations
+from metatensor.cli.plans import plans_text, write_page
 from metatensor.cli.request import Request
 from metatensor.cli.sizes import Size, parse_share
 from metatensor.cli.terminal import output_on_stderr
@@ -22,7 +24,7 @@ __all__ = ["TRAINING", "plan_training", "train_options"]
 
 LISTS = ("tensor", "pipeline", "shard", "micro_batches")
 TRAINING = (*LISTS, "global_batch", "loss", "optimizer", "precision", "recompute", "headroom", "stages", "explain", "export",
-            "top")  # fmt: skip
+            "top", "executor", "sweep", "over", "html")  # fmt: skip
 """The options of `train_options` besides ``--train``."""
 CHANGES = ("sequence", "global_batch", "devices", "price")
 """What ``--what-if`` can change besides named sizes of the inputs."""
@@ -31,6 +33,14 @@ CHANGES = ("sequence", "global_batch", "devices", "price")
 def train_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--train`` and its options to a command."""
     for option in (
+        click.option("--html", metavar="FILE", type=click.Path(dir_okay=False, writable=True), help="With --train: also write a page with "
+                     "all layouts: memory against time, parallel coordinates, a table."),
+        click.option("--over", metavar="NAME=VALUES", multiple=True, help='With --train: plan for each of several values, such as '
+                     '"sequence=2048,8192" or "devices=8xH100 | 64xH100". Given several times: for all combinations.'),
+        click.option("--sweep", metavar="FILE", type=click.Path(dir_okay=False, writable=True), help="With --train: keep what is done in "
+                     "FILE (SQLite), and do not compute again what it has. `metatensor plans FILE` shows it."),
+        click.option("--executor", metavar="NAME", help="With --train: where candidates are costed: process, process:COUNT, dask:ADDRESS, "
+                     "ray:ADDRESS or mpi [default: here]."),
         click.option("--top", type=click.IntRange(min=1), metavar="N", help="With --train and --json: layouts to print [default: all]."),
         click.option("--export", metavar="FILE", help="With --train: print the best layout as torchtitan.toml, megatron.sh, "
                      "accelerate.yaml or deepspeed.json instead."),
@@ -67,31 +77,38 @@ def plan_training(request: Request, devices: str, where: tuple[str, ...], given:
     if "recompute" in given:
         given["recompute"] = [word.strip() for word in given["recompute"].split(",")]
     if "loss" in given:
-        given["loss"] = loss_of(given["loss"], request.torch)
+        given["loss"] = Loss(given["loss"], request.torch)
+    over = combinations(request.texts, given.pop("over", ()), CHANGES)
+    html = given.pop("html", None)
     ranks = _ranks(given.pop("explain", None))
     change = changes_of(given.pop("what_if", None), CHANGES, request.texts)
     target, top, context = given.pop("export", None), given.pop("top", None), given.pop("context", 2048)
+    if len(over) > 1:
+        for name, value in (("--explain", ranks), ("--what-if", change), ("--export", target)):
+            if value:
+                raise click.UsageError(f"{name} does not go with --over")
     arguments_of(request.texts, where, needed=("batch",))
+    runs: dict[str, Any] = {name: given.pop(name) for name in ("executor", "sweep") if name in given}
     model = without_cache(as_module(made_model(request)))
 
-    def planned(settings: dict[str, Any]) -> Any:
+    def case(settings: dict[str, Any]) -> Any:
+        from metatensor.plan import Case
+
+        labels = dict(settings)
         settings = {"devices": devices, **given, **settings}
         length = settings.pop("sequence", context)
-        sizes = {name: settings.pop(name) for name in set(settings) & set(change) - set(CHANGES)}
-        arguments = arguments_of(request.texts, where, needed=("batch",), changed=sizes)
-        from metatensor.plan import search
+        changed = {name: settings.pop(name) for name in set(labels) - set(CHANGES)}
+        return Case(Requested(request, Sizes(request.texts, where, changed, length), model), settings, labels)
 
-        try:
-            with output_on_stderr():
-                return search(model, lambda batch: arguments(batch, length), **settings)
-        except (Exception, SystemExit) as error:
-            if isinstance(error, ValueError):
-                text = str(error).removeprefix("search: ")
-                raise click.UsageError(printable(text)) from None
-            fail(request, error)
-
-    plan = planned({})
-    other = planned(change) if change else None
+    plans = _searched(request, [case(one) for one in [*over, *([change] if change else [])]], runs)
+    plan, other = plans[0], plans[-1] if change else None
+    if html is not None:
+        write_page(html, list(zip([*over, *([change] if change else [])], plans, strict=True)))
+    if len(over) > 1:
+        every = list(zip(over, plans, strict=True))
+        rows = {"plans": [{"labels": labels, **one.to_dict(top)} for labels, one in every]} if as_json else {}
+        click.echo(json.dumps(rows, indent=2) if as_json else printable_lines(plans_text(every)))
+        raise SystemExit(0 if any(one.fits for one in plans) else 1)
     try:
         if target is not None:
             click.echo(printable_lines(plan.export(target)), nl=False)
@@ -108,6 +125,48 @@ def plan_training(request: Request, devices: str, where: tuple[str, ...], given:
             texts.append(f"{what_if(change)}\n\n{other}")
         click.echo(printable_lines("\n\n".join(texts)))
     raise SystemExit(0 if plan.fits else 1)
+
+
+def _searched(request: Request, cases: list[Any], runs: dict[str, Any]) -> list[Any]:
+    """Return the plans of cases, or print why there is none and exit."""
+    from metatensor.plan import search, sweep
+    from metatensor.plan.sweeping import Progress
+
+    try:
+        with output_on_stderr():
+            if runs:
+                return sweep(cases, executor=runs.get("executor"), file=runs.get("sweep"), progress=Progress())
+            return [search(one.make()[0], *one.make()[1], **one.settings) for one in cases]
+    except (ImportError, ValueError) as error:
+        raise click.UsageError(printable(_plain(str(error)))) from None
+    except (Exception, SystemExit) as error:
+        fail(request, error)
+
+
+def _plain(text: str) -> str:
+    """Return a message without the name of the function that raised it."""
+    for name in ("search: ", "sweep: ", "plan: "):
+        text = text.removeprefix(name)
+    return text
+
+
+class Loss:
+    """The function that ``--loss`` names. It can be pickled."""
+
+    def __init__(self, target: str, torch: bool) -> None:
+        self.given = target, torch
+        self.__wrapped__ = loss_of(target, torch)
+
+    def __reduce__(self) -> Any:
+        return Loss, self.given
+
+    @property
+    def __code__(self) -> Any:
+        return getattr(self.__wrapped__, "__code__", None)
+
+    def __call__(self, *args: Any) -> Any:
+        """Return the loss."""
+        return self.__wrapped__(*args)
 
 
 def _ranks(text: str | None) -> list[int] | None:

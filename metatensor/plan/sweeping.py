@@ -324,7 +324,8 @@ def fingerprint(made: tuple[Any, tuple, dict[str, Any]], settings: dict[str, Any
     made_by_function = len(inputs) == 1 and callable(inputs[0]) and not hasattr(inputs[0], "shape")
     arguments = inputs[0](1) if made_by_function else (inputs, kwargs)
     add([[(list(t.shape), str(t.dtype)) for t in tensors_in(arguments)]])
-    profile = {name: value for name, value in where.device.to_dict().items() if name not in ("power", "price", "figures", "aliases", "note")}
+    irrelevant = ("power", "price", "figures", "aliases", "note")
+    profile = {name: value for name, value in where.device.to_dict().items() if name not in irrelevant}
     add({name: value for name, value in settings.items() if name not in ("devices", *FREE)})
     add([str(where), profile, {**where.to_dict(), "figures": None}])
     return found.hexdigest()

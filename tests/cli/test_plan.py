@@ -137,3 +137,69 @@ def test_usage_of_train(run, deep, options, message):
 
 def test_a_model_without_blocks(run, net):
     assert "the model is planned as one part" in plan(run, *TRAIN)
+
+
+BLOCKS = """
+import metatensor as mt
+from metatensor import nn
+
+class Net(nn.Module):
+    def __init__(self, width=32):
+        super().__init__()
+        self.embed = nn.Embedding(50, width)
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(4))
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+def loss(output, batch):
+    return output.sum() / batch
+"""
+SWEPT = ("--train", "--devices", "4xH100", "--global-batch", "16", "-i", "int64[batch,sequence]", "--context", "32")
+
+
+@pytest.fixture
+def blocks(models):
+    (models / "net.py").write_text(BLOCKS)
+    return models
+
+
+def test_sweeps(run, blocks):
+    options = (*SWEPT, "--loss", "net.py:loss", "--sweep", "plans.sqlite", "--executor", "process:1")
+    first = run("plan", "net.py:Net", *options, "--json")
+    assert first.exit_code == 0 and "candidates" in first.stderr
+    again = run("plan", "net.py:Net", *options, "--json")
+    assert "0 candidates" in again.stderr and json.loads(again.stdout) == json.loads(first.stdout)
+    several = ("--over", "sequence=32,64", "--over", "devices=2xH100 | 4xH100")
+    over = run("plan", "net.py:Net", *SWEPT, *several, "--sweep", "plans.sqlite", "--json")
+    plans = json.loads(over.stdout)["plans"]
+    assert [one["labels"] for one in plans] == [{"sequence": s, "devices": d} for s in (32, 64) for d in ("2xH100", "4xH100")]
+    listed = run("plans", "plans.sqlite")
+    assert listed.exit_code == 0 and len(listed.output.splitlines()) == 6 and "sequence 64" in listed.output
+    assert len(json.loads(run("plans", "plans.sqlite", "--json", "--top", "1").output)["plans"]) == 5
+
+
+def test_pages_of_plans(run, blocks):
+    pytest.importorskip("plotly", reason="Plotly is not installed")
+    plan(run, *SWEPT, "--html", "one.html", "--sweep", "plans.sqlite")
+    assert run("plans", "plans.sqlite", "--html", "all.html").exit_code == 0
+    for name in ("one.html", "all.html"):
+        assert "Layouts of a training step: Net" in (blocks / name).read_text()
+
+
+def test_wrong_sweeps(run, blocks):
+    (blocks / "text").write_text("no database " * 100)
+    for options, message in (
+        (("--over", "color=1"), "is not NAME=VALUE with one of sequence"), (("--over", "sequence=1,x"), "is not a number from 1 on"),
+        (("--over", "sequence=8,16", "--explain", "0,1"), "--explain does not go with --over"),
+        (("--executor", "cloud"), "expected one of"),
+        (("--sweep", "text"), "no file of a sweep"), (("--over", "sequence=1", "--over", "sequence=2"), "given twice"),
+    ):  # fmt: skip
+        assert message in plan(run, *SWEPT, *options, code=2)
+    for options, message in (
+        (("missing",), "there is no such file"), (("text",), "no file of a sweep"), (("text", "--open"), "--open needs"),
+    ):  # fmt: skip
+        done = run("plans", *options)
+        assert done.exit_code and message in " ".join(done.output.split())
