@@ -1,8 +1,8 @@
 """Collectives on tensors. They check their arguments and leave moving data to the communicator of the group.
 
 The arguments have PyTorch's names. With ``async_op`` a collective returns a `Work`; until it has completed, the tensors
-must not be used. Ranks of roots are ranks in the world, or in the group if they are called ``group_src`` or
-``group_dst``. A rank that is not in the group returns None at once. Tensors without data have their sizes and dtypes
+must not be used. A root is a rank in the world, or, in the arguments ``group_src`` and ``group_dst``, a rank in the
+group. A rank that is not in the group returns None at once. Tensors without data have their sizes and dtypes
 checked, and no data is moved.
 """
 
@@ -202,7 +202,7 @@ def reduce_scatter(
 
 
 def reduce_scatter_tensor(output: Any, input: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
-    """Reduce the inputs of all ranks, of which rank r receives the r-th of equal parts."""
+    """Reduce the inputs of all ranks. Rank r receives the r-th of equal parts of the result."""
     check_reducible("reduce_scatter_tensor", op, output)
     check_tensors("reduce_scatter_tensor", input)
     if not member(group):

@@ -58,7 +58,7 @@ class World:
         self.rank = 0
         """The rank in the world, where observations are recorded."""
         self.repeated = False
-        """True if another rank has run the same program, and only the communication of this one is compared with its."""
+        """True if another rank has run the same program. The communication of this rank is then only compared with that rank's."""
 
     def clear(self) -> None:
         """Forget all groups and close the connections."""

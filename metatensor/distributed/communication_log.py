@@ -40,7 +40,7 @@ class Communication(NamedTuple):
     line: str
     """``file:line`` of the user code that called it, or empty."""
     ahead: bool = False
-    """True if it may begin before earlier operators have run, see `ahead_of_operators`."""
+    """True if the operation may begin before earlier operators have run, see `ahead_of_operators`."""
 
     def what(self) -> tuple[str, int, tuple[int, ...], str, str]:
         """Return kind, bytes, group, detail and dtype: what is the same on every engine that runs the same program."""
@@ -132,11 +132,11 @@ class CommunicationLog:
 
 @contextmanager
 def ahead_of_operators() -> Iterator[None]:
-    """Mark the operations that are called inside as ones that need not wait for operators that were called before.
+    """Mark the operations that are called inside as independent of the operators that were called before.
 
-    A program calls operators and operations faster than a device runs them. An operation of a stream of its own, whose
-    tensors earlier operators do not write, such as the gathering of a layer's parameters, therefore begins while these operators still
-    run. `metatensor.analysis.profile_ranks` lets it begin as soon as the rank has waited for the group's operation before it; nothing
+    A program calls operators and operations faster than a device runs them. An operation may run on a stream of its own and use tensors
+    that earlier operators do not write, such as the gathering of a layer's parameters. It then begins while these operators still
+    run. `metatensor.analysis.profile_ranks` lets it begin as soon as the rank has waited for the group's previous operation; nothing
     else depends on the mark.
     """
     world = current_world()

@@ -123,7 +123,7 @@ _CHANGES: dict[str, Callable[..., bytes | None]] = {
     "append": lambda now, value: (now or b"") + value,
     "compare_set": _compared,
 }
-"""Functions from the present value, None if there is none, and arguments to the new one."""
+"""Functions of the present value (None if there is none) and arguments. They return the new value."""
 
 
 class HashStore(Store):
@@ -225,7 +225,7 @@ def _receive_bytes(connection: socket.socket, size: int) -> bytes:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """Serves a `HashStore`. A message is a JSON list of the method and its arguments, bytes as latin-1."""
+    """Serves a `HashStore`. A message is a JSON list of the method and its arguments. Bytes are encoded as latin-1."""
 
     allow_reuse_address = True
     daemon_threads = True

@@ -86,7 +86,7 @@ class Saving:
     def abandon(self) -> None:
         """Remove the new files."""
         with self._turn():
-            # The answers to the ranks are left to them.
+            # The answers to the ranks stay, because the ranks still have to read them.
             self._remove(name for name in os.listdir(self.folder) if _is_of(name, self.tag) and not name.endswith(".told"))
         self.close()
 

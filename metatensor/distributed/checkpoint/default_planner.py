@@ -78,7 +78,7 @@ def part_of(name: str, tensor: Any, offset: Any) -> Any:
 class DefaultSavePlanner(SavePlanner):
     """Saves every block of a distributed tensor, and every other entry, once.
 
-    Of several ranks that hold the same, the one that has the least to write saves it.
+    If several ranks hold the same block, the one with the least to write saves it.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class DefaultSavePlanner(SavePlanner):
     dedup_replicated_tensors : bool, optional
         Has no effect.
     dedup_save_to_lowest_rank : bool
-        Of several ranks that hold the same, let the lowest save it.
+        If several ranks hold the same block, let the lowest rank save it.
     enable_plan_caching : bool
         Has no effect: plans are made anew.
     """

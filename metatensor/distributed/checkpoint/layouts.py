@@ -25,9 +25,9 @@ class Layout:
     mesh : sequence of int
         The sizes of the mesh's dimensions. Ranks are counted in row-major order.
     placements : iterable of (str or None, sequence of Placement)
-        Patterns of names, in which ``*`` stands for any characters, and one placement per mesh dimension. The last
-        pattern that fits a name counts. None fits all names; under it, dimensions that a tensor lacks are not sharded.
-        Names that nothing fits are sharded along dimension 0 by all mesh dimensions.
+        Patterns of names, in which ``*`` stands for any characters, and one placement per mesh dimension. If several patterns
+        fit a name, the last one is used. None fits all names; its placements do not shard dimensions that a tensor lacks.
+        Tensors whose names fit no pattern are sharded along dimension 0 by all mesh dimensions.
 
     Raises
     ------

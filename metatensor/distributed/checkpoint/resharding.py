@@ -42,7 +42,7 @@ class RankPlan:
     buffer: int = 0
     """The largest buffer for elements that cannot be read straight into their place."""
     writes: int = 0
-    """Its tensor data in the resharded checkpoint. What several ranks hold is written by one of them."""
+    """Its tensor data in the resharded checkpoint. A part that several ranks hold is written by one of them."""
 
     @property
     def peak(self) -> int:

@@ -259,7 +259,7 @@ def _order(optimizer: Any, names: Mapping[int, list[str]]) -> list[str]:
 def _groups_for(
     own: list[dict[str, Any]], order: list[str], given: list[dict[str, Any]], options: StateDictOptions
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Return the groups of an optimizer with the hyperparameters of those groups in ``given`` that have the same parameters."""
+    """Return the groups of an optimizer. Each has the hyperparameters of the group in ``given`` with the same parameters."""
     found = []
     for place, group in enumerate(own):
         members = {order[position] for position in group["params"]}
@@ -320,7 +320,7 @@ def _converted(value: Any, options: StateDictOptions, dropped: bool) -> Any:
 
 
 def _shared(value: dict[str, Any], options: StateDictOptions) -> dict[str, Any]:
-    """With ``broadcast_from_rank0``, return the state dict of rank 0: its tensors as the tensors that are to be received."""
+    """With ``broadcast_from_rank0``, return the state dict of rank 0, with a `_Sent` in place of each tensor."""
     if not options.broadcast_from_rank0 or not _group.is_initialized() or _group.get_world_size() == 1:
         return value
     form = [_form(value)]
@@ -330,7 +330,7 @@ def _shared(value: dict[str, Any], options: StateDictOptions) -> dict[str, Any]:
 
 @dataclass
 class _Sent:
-    """A tensor of rank 0."""
+    """A tensor of rank 0, of which other ranks know only the shape and dtype."""
 
     shape: tuple[int, ...]
     dtype: Any

@@ -1,4 +1,4 @@
-"""`FSDPModule`: what can be said to a module to which `fully_shard` was applied."""
+"""`FSDPModule`: the methods of a module to which `fully_shard` was applied."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ class FSDPModule:
     def set_reshard_after_backward(self, reshard_after_backward: bool, *, recurse: bool = True) -> None:
         """Set whether whole parameters are freed after backward passes.
 
-        If they are not, the next forward pass does not gather them. Use it when gradients are accumulated.
+        If they are not freed, the next forward pass does not gather them. This is useful when gradients are accumulated.
         """
         for group in self._groups(recurse):
             group.reshards_after_backward = reshard_after_backward
 
     def set_unshard_in_backward(self, unshard_in_backward: bool) -> None:
-        """Set whether backward passes gather the parameters, which embeddings do not need."""
+        """Set whether backward passes gather the parameters. Embeddings do not need this."""
         for group in self._groups(False):
             group.unshards_in_backward = unshard_in_backward
 
@@ -117,7 +117,7 @@ class FSDPModule:
             group.reduces_replicas = requires_all_reduce
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Set whether the next backward pass is the last one of the forward passes so far. If not, more may follow."""
+        """Set whether the next backward pass is the last one for the forward passes that have run. If not, more may follow."""
         self._get_fsdp_state().iteration.is_last_backward = is_last_backward
 
     def set_gradient_divide_factor(self, factor: float) -> None:

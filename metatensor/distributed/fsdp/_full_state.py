@@ -98,7 +98,7 @@ def _converted(value: Any, kind: StateDictType, offload: bool) -> Any:
 
 
 def to_load(module: Any, state: Any) -> dict[str, Any]:
-    """Return a state dict for a module with distributed parameters and its own names, from one with the names without them."""
+    """Convert a state dict with unwrapped names into one with the module's own names and distributed parameters."""
     module.apply(_give_shards)
     own = {clean(name): (name, one) for name, one in [*module.named_parameters(remove_duplicate=False), *module.named_buffers()]}
     found = {}

@@ -29,24 +29,24 @@ def fully_shard(
 ) -> M:  # fmt: skip
     """Shard the parameters of a module over the ranks of a mesh. Gather them while the module runs.
 
-    The parameters become distributed tensors, of which each rank has a part along dimension 0. They form a group, without those
-    of submodules to which this function was applied before: apply it to the layers of a model first, and then to the model.
-    A group is gathered by one collective before each forward pass of the module and freed afterwards, and the same in the
-    backward pass, where the next group is gathered while gradients are computed. The gradients of a group are averaged over the
-    ranks by one collective, which leaves each rank the gradient of its part.
+    The parameters become distributed tensors, of which each rank has a part along dimension 0. Those that do not belong to a
+    group yet form a new group: apply this function to the layers of a model first, and then to the model.
+    A group is gathered by one collective before each forward pass of the module and freed afterwards. The same happens in the
+    backward pass, where the next group is gathered while gradients are computed. One collective averages the gradients of a group
+    over the ranks and leaves each rank the gradient of its part.
 
     Parameters
     ----------
     module : Module or list of Module
         The module, or modules that form one group. Their classes are replaced by subclasses that are also `FSDPModule`. A
-        parameter that has no data yet stays so: each rank later creates its part only, under `deferred_init` with the values
-        that the part of the whole tensor would have.
+        parameter without data stays without data. Each rank later creates only its own part of it. Under `deferred_init`, the part
+        has the same values as that part of the whole tensor.
     mesh : DeviceMesh, optional
         One dimension: its ranks have different parts. Two dimensions, with names: parts are replicated along the first.
         Default: all ranks.
     reshard_after_forward : bool or int, optional
-        Whether the whole parameters are freed after the forward pass. A number is that of the consecutive ranks over which
-        they remain sharded until the backward pass. Default: True, but False for the root.
+        Whether the whole parameters are freed after the forward pass. A number N shards them over N consecutive ranks until
+        the backward pass. Default: True, but False for the root.
     shard_placement_fn : callable, optional
         A function of a parameter that returns None, a `Shard`, or a `ShardPlacementResult`, whose parameters form a group of
         their own.

@@ -39,8 +39,8 @@ _KEPT = (ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2)
 class FullyShardedDataParallel(mt.nn.Module):
     """Shard the parameters of a module over the ranks of a process group. New code should use `fully_shard`.
 
-    The parameters that belong to one instance, without those of instances inside it, are gathered and reduced together. They are
-    distributed tensors, where PyTorch has one flat parameter, or parts of it.
+    The parameters of one instance are gathered and reduced together, without those of instances inside it. They are
+    distributed tensors. PyTorch has one flat parameter instead, or parts of it.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class ParameterGroup:
     policy : MixedPrecisionPolicy
         The dtypes.
     reshard_after_forward : bool or int
-        Whether they are freed after the forward pass. A number is that of the ranks over which they are sharded then.
+        Whether they are freed after the forward pass. A number N shards them over N ranks instead until the backward pass.
     """
 
     def __init__(

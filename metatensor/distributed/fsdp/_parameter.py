@@ -60,7 +60,7 @@ class ShardedParameter:
         part = (parameter._local_tensor if self.inner is not None else parameter).detach()
         self.dim = _checked_dim(name, part, shard)
         self.shape = tuple(part.shape)
-        """The shape of the tensor that is gathered: the parameter's part on the rank's index of tensor parallelism."""
+        """The shape of the tensor that is gathered: with tensor parallelism, this rank's part of the parameter."""
         self.count = meshes.shard_count
         if self.dim and self.shape[self.dim] % self.count:
             raise NotImplementedError(

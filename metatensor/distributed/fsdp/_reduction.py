@@ -154,9 +154,9 @@ def _copy(rows: Any, found: list[tuple[ShardedParameter, Any]]) -> None:
 def _division(
     shards: int, replicas: int | None, dtype: Any, factor: float | None, only_sums: bool
 ) -> tuple[float | None, float | None, ReduceOp, ReduceOp]:
-    """Return by what to divide before and after the reduction, and the reductions over shards and over replicas.
+    """Return the divisors to apply before and after the reduction, and the reductions over shards and over replicas.
 
-    Where values could overflow, a part of the division comes first.
+    If values could overflow, a part of the division comes before the reduction.
     """
     total = shards * (replicas or 1)
     wide = dtype in (mt.float32, mt.bfloat16)

@@ -114,7 +114,7 @@ class ModuleState:
                     yield parameter.name, parameter
 
     def shards(self) -> list[Any]:
-        """Return the shards of the modules' parameters, whether the modules have them now or whole ones."""
+        """Return the shards of the modules' parameters, even while the modules have whole parameters."""
         return [one.sharded for group in self.groups for one in group.parameters]
 
     def share(self, communication: Communication) -> None:
@@ -204,7 +204,7 @@ class ModuleState:
     # Backward ---------------------------------------------------------------------------
 
     def _begin_backward(self, grad: Any) -> None:
-        """Gather the parameters, since the gradient of an output of the module is there."""
+        """Gather the parameters when the gradient of an output of the module arrives."""
         self.phase = Phase.PRE_BACKWARD
         if not self.iteration.queued:
             self.iteration.queued = True
@@ -257,7 +257,7 @@ def _cast(tensor: Any, dtype: Any) -> Any:
 
 
 class _EndOfBackward(mt.autograd.Function):
-    """Return the tensors. In the backward pass, the module has been passed when their gradients arrive."""
+    """Return the tensors unchanged. When their gradients arrive, the backward pass of the module is complete."""
 
     @staticmethod
     def forward(ctx: Any, group: ParameterGroup, *tensors: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 __all__ = ["balanced_stages"]
 
 SLACK = 0.05
-"""A stage may cost this fraction more than in the best division, if less crosses the boundaries."""
+"""A stage may cost this fraction more than in the best division, if fewer bytes then cross the boundaries."""
 
 
 def balanced_stages(num_stages: int, by: str | Callable[[Any], float] = "flops", device: Any = None) -> Callable[[Any], list[int]]:

@@ -77,7 +77,7 @@ def _interleaved(rank: int, p: int, v: int, m: int) -> tuple[list[tuple[int, int
 
 
 def _alternated(ups: list[_Action], downs: list[_Action], ahead: int) -> list[_Action]:
-    """Return ``ahead`` of the first actions, then one of each in turn, then the rest of the others."""
+    """Return the first ``ahead`` of ``ups``, then one of ``ups`` and of ``downs`` in turn, then the rest of ``downs``."""
     ahead = min(ahead, len(ups))
     pairs = [one for pair in zip(ups[ahead:], downs) for one in pair]
     return [*ups[:ahead], *pairs, *downs[len(ups) - ahead :]]
@@ -99,8 +99,8 @@ def interleaved_1f1b(p: int, v: int, m: int) -> Table:
 def interleaved_zero_bubble(p: int, v: int, m: int) -> Table:
     """Interleaved 1F1B whose gradients of weights are computed later, where a rank would wait.
 
-    On rank ``r`` they follow ``r`` backward passes behind. With one stage on each rank this is ZB-H1 of Qi et al. 2023, "Zero bubble
-    pipeline parallelism".
+    On rank ``r``, the gradients of weights are ``r`` backward passes behind. With one stage on each rank this is ZB-H1 of Qi et al. 2023,
+    "Zero bubble pipeline parallelism".
     """
     table = {}
     for rank in range(p):
@@ -178,7 +178,7 @@ def _in_phases(stages: list[int], phases: Iterable[tuple[int, str]]) -> list[_Ac
 def zbv_zero_bubble(p: int, v: int, m: int) -> Table:
     """ZB-V of Qi et al. 2023, "Zero bubble pipeline parallelism": no bubble if F, I and W take equally long.
 
-    It is made for at least ``2p - 1`` microbatches; with fewer, those that are missing are left out.
+    It is made for at least ``2p - 1`` microbatches. With fewer, the actions of the missing ones are left out.
     """
     n = max(m, 2 * p - 1)
     table = {}

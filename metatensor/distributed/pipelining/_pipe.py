@@ -225,9 +225,9 @@ def pipeline(
     """Trace a model and divide it into stages.
 
     The model is traced on meta (see `metatensor.program.trace`), without computing anything. Stages begin where `split_spec` or
-    `split_policy` says, and where the model calls `pipe_split`. Each stage sends to the next one what it and later stages need, also
-    what only passes through. A program is fixed: each microbatch has the shapes of the example, and dropout and batch norm run as in
-    the mode in which the model is now.
+    `split_policy` says, and where the model calls `pipe_split`. Each stage sends the next one everything that this or a later stage
+    needs. A program is fixed: each microbatch has the shapes of the example, and dropout and batch norm run in
+    the mode (training or evaluation) that the model is in now.
 
     A parameter that several stages use, such as a tied embedding, is in each of them. Schedules sum its gradients at the end of a step,
     so that optimizers keep the copies equal.
@@ -295,7 +295,7 @@ def pipeline(
 
 
 def _after(program: Any, calls: list[Any]) -> int:
-    """Return the index after the last of some calls of the trace that is in the program."""
+    """Return the index after the last of the given calls that is still in the program, or 0."""
     earlier = {id(call) for call in calls}
     return max((i + 1 for i, call in enumerate(program.calls) if id(call) in earlier), default=0)
 

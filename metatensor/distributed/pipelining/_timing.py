@@ -236,8 +236,8 @@ def with_communication(table: Mapping[int, Sequence[_Action | None]], stage_to_r
     """Return a table with what ranks send and receive.
 
     What a computation yields is sent right after it. The other rank begins to receive it at the same time: the actions of all
-    ranks are put into one order, in which each receive action directly follows its send action. A rank that runs its actions in
-    order, waits for a message before it uses it, and for a sent one before it sends the next, therefore never waits in vain.
+    ranks are put into one order, in which each receive action directly follows its send action. No rank therefore waits in vain
+    if it runs its actions in order, waits for a message before using it, and waits until one message is sent before sending the next.
     """
     last = len(stage_to_rank) - 1
     times = timeline(table, num_stages=last + 1)

@@ -286,7 +286,7 @@ class ScheduleGPipe(PipelineScheduleSingle):
 
 @_documented
 class Schedule1F1B(PipelineScheduleSingle):
-    """One forward pass and one backward pass in turns, which limits the activations to those of as many microbatches as stages follow."""
+    """Forward and backward passes in turns. A stage keeps activations of as many microbatches as there are stages from it to the last."""
 
     _order = "one_f_one_b"
 

@@ -243,7 +243,7 @@ class _PipelineStageBase:
         full_backward : bool
             Whether to compute the gradients of the weights too. Otherwise `backward_weight_one_chunk` does.
         last_backward : bool
-            Whether no pass that computes gradients of weights follows.
+            Whether this is the last pass of the step that computes gradients of weights.
         scale : float
             The gradient of the loss.
         """

@@ -48,9 +48,9 @@ def run(
     world_size : int
         Number of ranks.
     ranks : str
-        ``"all"``: run every rank. ``"groups"``: run one rank of each class of ranks that do the same, without the others, on
-        meta only. Ranks do the same if the program learns the same about them: `get_rank` and the rank in a group tell
-        them apart, and so do coordinates in a mesh. Calls of ranks of different classes are not matched.
+        ``"all"``: run every rank. ``"groups"``: run one rank for each class of ranks that do the same, without the others
+        and on meta only. Ranks belong to different classes if the program learns something different about them: `get_rank`, the
+        rank in a group, coordinates in a mesh. Calls of ranks of different classes are not matched.
     timeout : timedelta or float, optional
         Time after which TimeoutError is raised if a rank does not give way to the others. Default: no limit.
     record : bool

@@ -22,7 +22,7 @@ from metatensor.distributed._world import World, use_world
 __all__ = ["Deadlock", "Rank", "RankFailed", "Scheduler"]
 
 POLLS = 10_000
-"""After this many questions whether an operation has completed, without progress of any rank, a rank waits in vain."""
+"""A rank that asks this many times whether an operation has completed, while no rank makes progress, waits in vain."""
 
 
 class RankFailed(DistBackendError):

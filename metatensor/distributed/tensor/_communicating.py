@@ -24,8 +24,8 @@ Key = tuple[str, int]
 class Inside(NamedTuple):
     """How a call runs on a mesh dimension.
 
-    ``inputs`` gives the placement of each tensor argument, those that it lacks are replicated. ``kind`` tells the ways of an operator
-    apart. ``nbytes`` is how much each process reduces.
+    ``inputs`` gives the placement of each tensor argument; arguments that it lacks are replicated. ``kind`` distinguishes the ways to
+    run an operator. ``nbytes`` is how much each process reduces.
     """
 
     inputs: Mapping[Key, Placement]
@@ -47,7 +47,7 @@ class Local:
         return self.arguments.get(name)
 
     def reduced(self, tensor: Any, reduction: str, kind: str) -> Any:
-        """Reduce a tensor over the mesh dimensions of a kind of way."""
+        """Reduce a tensor over the mesh dimensions on which this kind of way was chosen."""
         for dim in self.dims.get(kind, ()):
             if self.call.mesh.size(dim) > 1:
                 tensor = collectives.wait_tensor(collectives.all_reduce(tensor.contiguous(), reduction, self.call.mesh.get_group(dim)))

@@ -48,7 +48,7 @@ def total_norm_of_parts(tensors: Sequence[Any], order: float) -> Any:
 
 
 def maximum_of_parts(value: Any, tensors: Sequence[Any]) -> Any:
-    """Return the maximum of ``value`` over all ranks over which one of the distributed ``tensors`` is sharded or partial.
+    """Return the maximum of ``value`` over the ranks that share one of the distributed ``tensors`` as shards or partial values.
 
     Parameters
     ----------

@@ -252,7 +252,7 @@ def ways(call: CallOnMesh, results: list[Any]) -> Iterator[Way]:
 
 
 def _can_pass(call: CallOnMesh, members: Sequence[Key], results: Sequence[Any]) -> bool:
-    """Return True if results with a fraction do not depend on integers, which may be indices. Rules are found with floats."""
+    """Return True unless a fractional result depends on integers, which may be indices. The rules were found with floats."""
     whole = [key for key in members if not _has_fraction(call.tensors[key].dtype)]
     return not whole or not any(_has_fraction(one.dtype) for one in results)
 

@@ -1,8 +1,8 @@
 """Writes to views of distributed tensors.
 
-A view of which the part is a view of the other tensor's part shares its memory, as plain tensors do. Where an operator had to
-redistribute a tensor for a view of it, and where the history of the tensor has to lead to what was written, the tensor gets the
-changed elements with an operator that replaces a part of it, and the view is made again.
+If the part of a view is a view of the other tensor's part, the two share memory, as plain tensors do. In two cases they cannot: if an
+operator had to redistribute the tensor for the view, or if the history of the tensor must lead to what was written. Then an
+operator writes the changed elements to the tensor, and the view is made again.
 """
 
 from __future__ import annotations

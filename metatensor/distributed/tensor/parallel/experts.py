@@ -24,11 +24,11 @@ __all__ = ["ExpertParallel", "ExpertTensorParallel"]
 class ExpertParallel(ParallelStyle):
     """Divide the experts of a module among ranks, and send each token to the rank that holds its expert.
 
-    The module is called as ``experts(tokens, num_tokens_per_expert)``, with tokens (N, D) in the order of their experts and an
-    integer tensor (E,). The first dimension of each of its parameters is that of the experts. On each rank, it then receives
-    the tokens of all ranks for its own experts, again in the order of the experts, and the numbers of these. Its result has a
-    row for each token it received; the rows return to the ranks that the tokens came from. Its parameters are distributed
-    tensors: ``to_local()`` gives the own experts.
+    The module is called as ``experts(tokens, num_tokens_per_expert)``, with tokens (N, D) sorted by expert and an
+    integer tensor (E,). The first dimension of each of its parameters counts the experts. On each rank, the module then receives
+    the tokens of all ranks for the experts of this rank, again sorted by expert, with their numbers. It returns a
+    row for each of these tokens, and the rows are sent back to the ranks that the tokens came from. The parameters are distributed
+    tensors: ``to_local()`` gives the experts of this rank.
 
     On meta, the numbers of tokens are unknown, unless ``num_tokens_per_expert`` has known values. Sizes then follow from an
     assumption, by default that each expert receives the same number of tokens from each rank (``expert_load``).
@@ -36,8 +36,8 @@ class ExpertParallel(ParallelStyle):
     Parameters
     ----------
     reduce_op : str
-        What the gradients of the parameters are, if each rank of the mesh has a loss of its own: ``"sum"``, those of the sum of
-        the losses, or ``"avg"``, those of their mean, as `DistributedDataParallel` gives for other parameters. Default
+        How gradients are reduced if each rank of the mesh has a loss of its own. ``"sum"`` gives the gradients of the sum of
+        the losses, and ``"avg"`` those of their mean, as `DistributedDataParallel` does for other parameters. Default
         ``"sum"``.
     expert_load : sequence of float, optional
         On meta: the share of the tokens of each rank that each expert receives. Default: equal shares.
@@ -47,13 +47,13 @@ class ExpertParallel(ParallelStyle):
     The last mesh dimension divides the experts. Outer dimensions hold replicas: the ranks along the last dimension together have
     all experts, and gradients are reduced over the replicas as well.
 
-    The tokens of the ranks are different ones. On CUDA, reading the numbers of tokens waits for the device.
+    Each rank has its own tokens. On CUDA, reading the numbers of tokens waits for the device.
 
     Raises
     ------
     ValueError
-        If the module has no parameters, or the experts cannot be divided evenly among the ranks; in calls, if the
-        number of tokens and their numbers for the experts differ.
+        If the module has no parameters, or the experts cannot be divided evenly among the ranks. In calls, if
+        ``num_tokens_per_expert`` does not add up to the number of tokens.
 
     Examples
     --------
@@ -195,7 +195,7 @@ class _Reduced:
 
 
 class _Dispatch:
-    """The way of the tokens of one call to the ranks of their experts, and back.
+    """Sends the tokens of one call to the ranks of their experts, and the results back.
 
     Parameters
     ----------

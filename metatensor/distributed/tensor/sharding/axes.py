@@ -132,8 +132,8 @@ def find_axes(shapes: Shapes, results: Results) -> list[Axis]:
 
 
 def _outputs(shapes: Shapes, chosen: Sequence[Place], whole: list[tuple[int, ...]], results: Results) -> tuple[int, ...] | None:
-    """Return the dimension of each result that follows. Return None if the call is refused, and () if the axis is of no
-    use, because a size of the results changes in another way or two of them change."""
+    """Return the dimension of each result that follows. Return None if the call is refused. Return () if the axis is of no
+    use: a size of the results changes by another factor, or two sizes of one result change."""
     outputs: list[int] | None = None
     for factor in FACTORS:
         got = results(shapes.scaled(chosen, factor))

@@ -41,7 +41,7 @@ class Cut(NamedTuple):
     whole_parts: bool = False
 
     def holds(self, properties: Mapping[str, Any]) -> bool:
-        """Return True if an axis and a call with these properties are such as the rule is for."""
+        """Return True if the rule applies to an axis and a call with these properties."""
         return _agrees(self.where, properties)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Pass(NamedTuple):
     where: tuple[tuple[str, Any], ...] = ()
 
     def holds(self, properties: Mapping[str, Any]) -> bool:
-        """Return True if a call with these properties is such as the rule is for."""
+        """Return True if the rule applies to a call with these properties."""
         return _agrees(self.where, properties)
 
 

@@ -249,7 +249,7 @@ class Trial:
 
 
     def passes_kind(self, outcome: Sequence[set[str]]) -> bool:
-        """Return True if results that are reduced are numbers of the kind of the arguments: not integers that depend on floats."""
+        """Return True if every result that is reduced has floating-point or complex numbers."""
         whole = self.whole()
         return whole is not None and all("same" in one or result.dtype.kind in "fc" for one, result in zip(outcome, whole[1], strict=True))
 

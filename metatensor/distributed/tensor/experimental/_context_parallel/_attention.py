@@ -35,9 +35,9 @@ def context_parallel(
 ) -> Iterator[None]:  # fmt: skip
     """Context manager that divides sequences among ranks and runs attention over all ranks.
 
-    Inside, each of the buffers is this rank's part of the sequence, and `scaled_dot_product_attention` of this thread is
-    attention over the sequences of all ranks. Whatever treats all positions alike needs no change. Positions are known by
-    the buffers: those of a rank need not be consecutive.
+    Inside, each buffer holds this rank's part of the sequence, and `scaled_dot_product_attention` of this thread is
+    attention over the sequences of all ranks. Operators that treat all positions alike need no change. Take positions from a
+    buffer, because those of a rank are not consecutive.
 
     Each part consists of a chunk from the head of the sequence and one from its tail, so that causal ring attention is the
     same work for all ranks. `set_rotate_method` chooses its communication.

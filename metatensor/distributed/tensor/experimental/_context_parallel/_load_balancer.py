@@ -15,8 +15,8 @@ def chunks_of(size: int, rank: int, balanced: bool) -> tuple[int, ...]:
     """Return the numbers of the chunks of a sequence that a rank holds.
 
     If balanced, and unless there is only one rank, there are twice as many chunks as ranks, and each rank holds one from the
-    head and one from the tail: under a causal mask, the later rows attend to as many more keys as the earlier ones attend to
-    fewer.
+    head and one from the tail. Under a causal mask, rows at the head attend to few keys and rows at the tail to many, so all
+    ranks have the same work.
     """
     return (rank, 2 * size - 1 - rank) if balanced and size > 1 else (rank,)
 

@@ -209,7 +209,7 @@ class _RingAttention(mt.autograd.Function):
 
 
 def _join(out: Any, rows: Any, part: Any, part_rows: Any) -> None:
-    """Join attention to other keys to the result so far: weigh both by the sums of their exponentials."""
+    """Combine the result so far with attention to other keys, each weighted by its sum of exponentials."""
     both = mt.logaddexp(rows, part_rows)
     out.mul_((rows - both).exp().unsqueeze(-1)).add_(part * (part_rows - both).exp().unsqueeze(-1))
     rows.copy_(both)
