@@ -36,7 +36,7 @@ __all__ = ["CATEGORIES", "Profile", "StorageRecord", "profile"]
 CATEGORIES = ("parameter", "buffer", "input", "gradient", "optimizer state", "saved for backward", "communication", "output", "temporary")
 """What a storage is for. Communication: what the collectives of `metatensor.distributed` make."""
 _HELD = ("parameter", "buffer", "gradient", "optimizer state", "input", "output")
-"""The categories that follow from what refers to a storage after a run. The first that fits holds."""
+"""The categories that follow from what refers to a storage after a run. If several fit, the first one is used."""
 EXCLUDED = ("rounding of an allocator", "workspaces of kernels", "context of a device")
 _POINTS = 1000  # of the timeline in `to_dict`
 _ROWS = 10

@@ -139,7 +139,7 @@ def _text(value: Value) -> str:
 
 
 def check_at(program: SizedProgram, model: Any, args: tuple, kwargs: dict[str, Any], budgets: Budgets = NO_BUDGETS) -> CheckResult | None:
-    """Check a model by its program at the sizes of arguments. Return None if the program says nothing of them.
+    """Check a model by its program at the sizes of arguments. Return None if the program does not cover them.
 
     The figures are those of a run of the model. It is not known in which module the peak is, nor what single modules cost.
     """

@@ -96,9 +96,9 @@ class TrainingReport:
     modules: list[ModuleRow] = field(default_factory=list)
     """Every module in depth-first order, the model first. Their floating-point operations are those of one forward pass."""
     profile: Profile | None = None
-    """What lived in memory when during the second step, if it was asked for (``timeline=True``)."""
+    """The memory in use over time during the second step, if it was requested (``timeline=True``)."""
     passes: Profile | None = field(default=None, repr=False, compare=False)
-    """What lived in memory when during forward and backward of the first step."""
+    """The memory in use over time during forward and backward of the first step."""
     policy: str = "meta"
     """Name of the kernel policy, see `metatensor.analysis.policy`."""
     assumptions: list[Assumption] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Model FLOPs utilization (MFU): the operations that a step needs, by a convention, over those that the device could do.
+"""Model FLOPs utilization (MFU): the operations that a step needs, by a convention, divided by those that the device could do.
 
 MFU is ``operations / (seconds * peak rate)``. Conventions differ in what they count, so only figures of the same convention can
 be compared.

@@ -27,7 +27,7 @@ from metatensor.program.sizes.program import SizedProgram
 __all__ = ["command"]
 
 FEW = 32
-"""Sets of inputs, up to which the model runs with each. For more, its program with named sizes is evaluated, if there is one."""
+"""Up to this many sets of inputs, the model runs with each. For more, its program with named sizes is evaluated if it has one."""
 LISTED = 40
 """Greatest number of sets of inputs that are listed one by one."""
 

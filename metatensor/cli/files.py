@@ -85,7 +85,7 @@ def _format(path: str) -> str | None:
     try:
         with open(path, "rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            name: str = format_of(file, "").name  # without a name, which would decide where the content does not
+            name: str = format_of(file, "").name  # without the name, so that only the content decides
             return name
     except (CheckpointError, OSError):
         return None

@@ -40,7 +40,7 @@ def names_of_positional(program: Program) -> list[str]:
 
 
 def by_position(program: Program, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    """Return the arguments of a call with positional arguments of the trace that were passed by name in their places."""
+    """Return the arguments of a call, with positional arguments that were passed by name moved to their positions."""
     wanted, named = program.arguments
     if len(args) >= len(wanted) or not kwargs:
         return args, kwargs

@@ -198,7 +198,7 @@ def _run(program: Program, env: dict[int, Tensor]) -> Any:
 
 
 def _moved(program: Program, env: dict[int, Tensor]) -> dict[Device, Device]:
-    """Return for devices of the trace those on which the tensors are now."""
+    """Return a dict from devices of the trace to the devices on which the tensors are now, where the two differ."""
     devices: dict[Device, Device] = {}
     for value in [*program.inputs, *program.held.values()]:
         there = env[value.number].device

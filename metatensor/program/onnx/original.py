@@ -1,4 +1,4 @@
-"""The program of which a model was made, kept in the model's metadata, so that a model that is exported and imported is the same program.
+"""Keep the exported program in the model's metadata, so that importing an exported model gives the same program.
 
 ONNX has no in-place calls, strides, modules or structured arguments, and other operators. The entry ``metatensor.program``
 of the metadata of a model is therefore a program file without tensors, in base64. The importer runs this program on meta and
@@ -76,7 +76,7 @@ def _writes(program: Program) -> bool:
 
 
 def _without_writes(program: Program) -> Program:
-    """Return the program without these writes, which the model has not either."""
+    """Return the program without these writes, which the model lacks too."""
     from metatensor.program.onnx.exporting.lowering import prepared
 
     plain = prepared(program, ignore_writes=True)
@@ -193,7 +193,7 @@ def _runs_as_it_says(program: Program) -> bool:
 
 
 def _affordable(call: ProgramCall, room: int) -> None:
-    """Raise if an export of a call would compute large constants, or take long, because of sizes that no file has to have."""
+    """Raise if sizes in a file, which can be arbitrary, would make the export of a call compute large constants or take long."""
     values = list(leaves(Value, (call.args, call.kwargs, call.result)))
     kind = call.op.name.rpartition(".")[2].rstrip("_")
     most = room if kind.startswith(_MAKE_CONSTANTS) or kind.endswith("_scatter") else 64 * room if "norm" in kind else None

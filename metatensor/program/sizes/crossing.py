@@ -1,4 +1,4 @@
-"""Sizes at which numbers that the code computed pass each other: operators may decide otherwise there."""
+"""Sizes at which numbers that the code computed pass each other. Operators may decide differently on the two sides."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMPUTED, _OTHERS = 48, 16
 
 
 def crossings(piece: Piece, names: Iterable[str], tried: Iterable[Sizes], known: Iterable[Mapping[str, int]]) -> Iterator[Sizes]:
-    """Yield sizes of `tried` at which two expressions compare as at none of `known`, such as where a slice is longer than its tensor.
+    """Yield sizes of `tried` at which two expressions compare differently than at all of `known`, as where a slice outgrows its tensor.
 
     The expressions are those that the code computed, compared with names, with sizes of values, and with 0 and 1.
     """

@@ -204,7 +204,7 @@ def _shared(given: list[tuple[Any, Any, str]]) -> None:
 
 
 def _at(spec: Any, value: Any, sizes: Mapping[str, int], number: Any, known: dict[int, Tensor]) -> Any:
-    """Return an argument at sizes. `known` has the tensors that were made, by the id of the one of which each was."""
+    """Return an argument at sizes. `known` maps the id of a tensor to the tensor that replaces it."""
     if spec is None:
         return value
     if isinstance(spec, tuple):

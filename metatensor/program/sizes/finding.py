@@ -17,19 +17,19 @@ from metatensor.program.sizes.pieces import Piece, Sizes, SizesError, is_stepwis
 __all__ = ["Finder"]
 
 _CONFIRM, _CONFIRM_STEPS = 4, 40
-"""Sizes, not used to fit, at which the result must be that of a capture; where expressions have quotients, minima and the like, more."""
+"""Number of sizes, not used to fit, at which the result must equal a capture. The second is for expressions with quotients, minima etc."""
 _CONFIRM_PATH, _CONFIRM_CALLS = 2, 400
-"""How many more there are for each way through the code, and calls up to which there are more where captures are short."""
+"""How many more sizes are used for each way through the code. Short captures get more sizes, with about this many calls in all."""
 _ROUNDS = 8
-"""How often numbers are refitted after a size at which they were wrong."""
+"""How many times numbers may be refitted after they were wrong at some size."""
 _OUTSIDE = 12
 """Number of failing sizes after which no further ones are tried."""
 _FURTHER = 512
-"""The side of a comparison that no size to try reaches is tried at sizes up to this, if they are within the ranges."""
+"""If no tried size reaches one side of a comparison, sizes up to this are tried as well, as far as the ranges allow."""
 _SWEPT = 512
-"""Sizes at which a program is captured where the code uses some of them in a way that cannot be followed."""
+"""Number of sizes at which a program is captured if the code uses sizes in a way that cannot be followed."""
 _TRIED, _CROSSINGS = 256, 12
-"""Random sizes at which numbers are compared with each other, and at how many of them at least it is tried what differs."""
+"""Number of random sizes at which numbers are compared with each other, and the least number of those that are then captured."""
 _STEPS = 3
 """Number of quotients whose steps are tried."""
 

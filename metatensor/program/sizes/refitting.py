@@ -16,7 +16,7 @@ from metatensor.program.sizes.program import SizedProgram
 __all__ = ["points_of", "refitted"]
 
 _POINTS, _CONFIRM, _ROUNDS = 12, 12, 6
-"""Sizes with which numbers are fitted, further ones at which they must be right, and how often they are fitted."""
+"""Number of sizes with which numbers are fitted, number of further sizes that confirm them, and maximum number of fits."""
 
 
 def points_of(program: SizedProgram, index: int) -> Iterator[Sizes]:

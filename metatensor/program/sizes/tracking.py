@@ -19,7 +19,7 @@ _int, _float = int.__int__, float.__float__
 
 
 class Notes:
-    """What a run with named sizes told: comparisons, expressions that it computed, and uses that cannot be followed."""
+    """What a run with named sizes recorded: comparisons, expressions that it computed, and uses that cannot be followed."""
 
     __slots__ = ("expressions", "guards", "hidden", "tables")
 

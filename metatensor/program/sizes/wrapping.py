@@ -1,4 +1,4 @@
-"""Functions of Python that read ints and floats in C, replaced during a capture by such as follow expressions."""
+"""Functions of Python that read ints and floats in C. During a capture they are replaced by versions that follow expressions."""
 
 from __future__ import annotations
 

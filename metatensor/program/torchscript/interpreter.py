@@ -464,7 +464,7 @@ class Interpreter:
         return not any(isinstance(a, Tensor) for a in args) and not kwargs.keys() & {"dtype", "device"}
 
     def _device(self, device: Device) -> Device:
-        """Return the device to use for a device in the code: that of the module and its arguments, unless one of them is there."""
+        """Return the device to use for a device in the code: the common device of the module and its arguments, if there is one."""
         return device if _running.device is None else _running.device
 
     @staticmethod

@@ -90,7 +90,7 @@ class _Options(NamedTuple):
 
 
 Converted = tuple[Graph, list[tuple[str, Value]], Program]
-"""A graph, its outputs by name, and the program after what it was lowered to."""
+"""A graph, its outputs by name, and the program after lowering."""
 
 
 def _converted(program: Program, how: _Options) -> Converted:
