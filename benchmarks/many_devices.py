@@ -91,7 +91,7 @@ def setup(config: Config, dp: int, tp: int, pp: int, micro_batches: int, length:
 
 
 def step(stage: Any, schedule: Any, optimizer: Any, x: Any, group: Any) -> None:
-    """Train on one batch: a pipeline of which ``stage`` and ``group`` are the number and count of stages, or one model.
+    """Train on one batch. The model is stage ``stage`` of ``group`` stages of a pipeline, or a whole model.
 
     The latter averages gradients over the group.
     """

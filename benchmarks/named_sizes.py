@@ -2,8 +2,8 @@
 
     python -m benchmarks.named_sizes LIBRARY [--models 50] [--names NAME ...] [--limit SECONDS] [--json FILE]
 
-Models are the recorded ones of tests/libraries and, for timm, a random choice of the others. The batch has a name, and so
-has the side of the image or the length of the sequence. The interpreter must have the library, and no PyTorch.
+The models are those recorded in tests/libraries and, for timm, a random choice of the others. The batch and the side of the image (or the
+length of the sequence) have names. The interpreter must have the library, and no PyTorch.
 
 A model counts as equal if at each of ten sizes at which a fresh trace works, every number (shapes, strides, offsets, sizes
 among arguments, releases) and every call of the program equals that of the fresh trace.

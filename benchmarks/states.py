@@ -38,7 +38,7 @@ SMALL = {
 }  # fmt: skip
 """Entries for all configurations. Entries that a configuration does not have mean nothing to it."""
 LARGEST = 10_000_000
-"""Models whose parts have sizes that are not among these are left out if they have more parameters."""
+"""Models with more parameters than this are left out. They are models that have parts whose sizes the entries above do not set."""
 LENGTHS = (5, 12, 13)
 
 

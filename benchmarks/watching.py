@@ -2,8 +2,8 @@
 
     python -m benchmarks.watching [--json FILE]
 
-The first figures are nanoseconds that one operator takes more than without a tracker, the least of many rounds that alternate. The
-others are milliseconds of one training step of GPT-2 with AdamW, and how many times as long as the plain step it takes.
+The first figures are the nanoseconds that an operator takes more than without a tracker (the least of many alternating rounds). The
+others are the milliseconds of a training step of GPT-2 with AdamW, and their ratio to the plain step.
 """
 
 from __future__ import annotations

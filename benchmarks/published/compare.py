@@ -55,7 +55,7 @@ def published() -> dict[str, Any]:
 
 
 def measured_rows() -> tuple[list[Row], Counter[str]]:
-    """Return all rows that a view of one rank reaches, and for the others the reasons with their numbers."""
+    """Return all rows that can be predicted from one rank, and for the others each reason with the number of its rows."""
     sections = published()["measured_memory"]["sections"]
     rows: list[Row] = []
     out_of_reach: Counter[str] = Counter()

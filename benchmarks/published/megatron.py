@@ -1,4 +1,4 @@
-"""The published runs of Megatron-LM and SimuMax as layouts of one rank, or why such a view does not reach them."""
+"""The published runs of Megatron-LM and SimuMax as layouts of one rank, or the reason why a run cannot be predicted from one rank."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Handle:
 
 
 def left(call):
-    """Return the bytes that a call leaves, and those of its outputs and of what it saves."""
+    """Return the bytes that a call leaves in use, and the bytes of its outputs and saved tensors together."""
     given = [*call.inputs, *tensors(list(call.arguments.values()))]
     with mt.analysis.MemoryTracker() as live:
         result = call(*call.inputs)

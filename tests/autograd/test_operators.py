@@ -72,7 +72,7 @@ def of_svd(u, s, vh):
 
 F = mt.nn.functional
 
-# Operators whose gradient is not that of their result, as in PyTorch.
+# Operators whose result counts as constant for the gradient, as in PyTorch.
 CONSTANT = {"normal", "normal.Tensor_float", "normal.float_Tensor"}  # what is drawn counts as constant
 
 

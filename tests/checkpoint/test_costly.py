@@ -67,7 +67,7 @@ def charged(tmp_path, keys, searches):
 
 
 def test_searching_a_path_of_integers_is_charged(tmp_path):
-    """Looking up a key at the end of a path costs as many steps as the path is long, and one step without a path."""
+    """Looking up the last key of a probe path is charged as many steps as the path is long; without a path it is charged one step."""
     path, line = costly.orbit(14, 8000), range(8001)
     assert len(set(path)) > 7900
     paths, lines = ([charged(tmp_path, [*dict.fromkeys(keys)], n) for n in (1000, 3000)] for keys in (path, line))

@@ -117,7 +117,7 @@ def test_what_is_no_part(args, error):
 
 @pytest.mark.parametrize("name", [*ALONE, *WHOLE])
 def test_a_copy_of_a_part_is_computed_like_a_slice(monkeypatch, name):
-    """What is done with the copy afterwards, such as a conversion, is done with the part."""
+    """Later operations on the copy, such as a conversion, are applied to the part alone."""
     build = (ALONE | WHOLE)[name]
     mt.manual_seed(0)
     expected = build(mt.float32)[2:4].clone().to(mt.float64).mul_(2)

@@ -1,4 +1,4 @@
-"""Measured costs in profiles: what the file says is what the profile has, and mistakes are named."""
+"""Measured costs in profiles: the profile has the costs in the file, and mistakes in the file are named."""
 
 import pytest
 

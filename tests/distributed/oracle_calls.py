@@ -8,8 +8,8 @@
 Each call runs on four simulated ranks, on meshes of one and two dimensions. Its tensors are sharded, evenly or not, partial or
 replicated, and so are the gradients of its results. Results and gradients, gathered, must be those of the plain call.
 
-The records hold no values, so random ones are used. A call that the values do not suit counts as "unsuited"; so does
-one that is not differentiable, as far as its gradients are concerned.
+The records hold no values, so random ones are used. A call that fails with these values counts as "unsuited". A call that is not
+differentiable counts as unsuited for gradients only.
 """
 
 import argparse

@@ -89,7 +89,7 @@ def test_experts_receive_the_tokens_of_all_ranks_in_order():
 
 
 def shapes_on_meta(counts=None, rank=0, mesh_shape=(4,), style=ExpertParallel, **options):
-    """Return the shape of what the experts of a rank receive of 100 tokens of each rank, and the rows it sends to each rank."""
+    """For 100 tokens on each rank, return the shape of the tokens that a rank's experts receive, and the rows sent to each rank."""
     mesh = init_device_mesh("meta", mesh_shape, rank=rank)
     try:
         experts = parallelize_module(Experts("meta"), mesh, style(**options))

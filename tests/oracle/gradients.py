@@ -132,7 +132,7 @@ def as_strided_scatter(x, src, size, stride, storage_offset=None):
     return made
 
 
-# PyTorch's gradient of as_strided_scatter for the input is that of the part which is replaced, instead of the rest.
+# PyTorch gives the replaced part of as_strided_scatter's input the gradient, and the rest none. It should be the other way round.
 EQUIVALENT = {"as_strided_scatter": as_strided_scatter}
 
 # There are no sparse tensors.
@@ -281,7 +281,7 @@ def _on_copy(function):
 
 
 def _then(function, translate, process):
-    """Return the function followed by what the database does with its result before it is differentiated."""
+    """Return a function that calls ``function`` and processes the result as the database does before differentiating it."""
     try:
         process = translate(process)
     except Missing:

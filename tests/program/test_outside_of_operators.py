@@ -215,7 +215,7 @@ REPLACING = ["clamped", "swapped", "of_another_dtype", "of_another_shape", "part
 
 
 def equal_runs(model, program):
-    """Assert that three runs of a program do what the model does, to its parameters and buffers too."""
+    """Assert that three runs of a program have the same results and change parameters and buffers as the model does."""
     own = {name: mt.nn.Parameter(t.detach().clone()) if program.kinds[name] == "parameter" else t.clone()
            for name, t in model.state_dict().items() if name in program.held}  # fmt: skip
     model, program = copy.deepcopy(model), program.bind(own)

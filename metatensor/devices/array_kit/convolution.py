@@ -175,8 +175,8 @@ class Patches:
             return
         stride, dilation = window.stride[0], window.dilation[0]
         line = math.prod(b - a for a, b in ranges[1:])
-        # Positions of the kernel that are a multiple of the stride apart see the same rows of the image. They share them
-        # unless the tile has so few rows that most of those between the first and the last position are not shared.
+        # Positions of the kernel whose distance is a multiple of the stride see the same rows of the image, and share them. They do not if
+        # the tile has so few rows that most rows between the first and the last position are used by one position only.
         apart = stride if dilation * (self.parts - 1) <= (last - first) * stride else dilation * self.parts
         for phase in range(min(apart, dilation * self.parts)):
             rows = {part: (dilation * part - phase) // stride for part in range(self.parts) if dilation * part % apart == phase}

@@ -11,8 +11,8 @@ __all__ = ["OperatorCost"]
 class OperatorCost(NamedTuple):
     """Seconds of an operator: a function of the bytes that it moves, and its operations over a rate.
 
-    The function of the bytes is the line ``overhead + bytes / bandwidth``, or, where there are points, goes through them:
-    straight between two of them, constant below the first, and as steep above the last as before it.
+    The function of the bytes is the line ``overhead + bytes / bandwidth``. If there are points, it interpolates between them linearly
+    instead. It is constant below the first point, and has the slope of the last segment above the last point.
     """
 
     overhead: float = 0.0

@@ -55,7 +55,7 @@ def topology(text: str | os.PathLike[str] | Topology, world_size: int | None = N
     Raises
     ------
     TopologyError
-        If there is no such device, system or network, or the numbers do not add up. The message names the nearest that do.
+        If there is no such device, system or network, or the numbers contradict each other. The message names the nearest valid text.
 
     Examples
     --------

@@ -72,8 +72,8 @@ def attention_backward(
 ) -> tuple:
     """Return the gradients of query, key, value and bias.
 
-    With the result and its logsumexp, these may be those of attention to more keys than the given ones, which then are a part
-    of the keys. Without them, both are computed anew, and the gradients are differentiable functions of the inputs.
+    If the result and its logsumexp are given, they may be those of attention to more keys, of which the given ones are a part. If not,
+    both are computed anew, and the gradients are differentiable functions of the inputs.
     """
     _no_dropout(p)
     k, v = _wide(_heads(key, query)), _wide(_heads(value, query))

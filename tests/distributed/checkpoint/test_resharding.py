@@ -145,7 +145,7 @@ def test_bytes_that_stay(tmp_path):
     assert plan_reshard(tmp_path, Layout([4])).staying == 4096
     plan = plan_reshard(tmp_path, Layout([4], [(None, [Shard(1)])]))
     assert plan.staying == 1024 and all(set(one.reads.values()) == {256} and len(one.reads) == 4 for one in plan.ranks)
-    # Rows of other ranks do not lie side by side in the part, so they are read straight into it.
+    # In this rank's part, the rows from another rank's file are not adjacent, so each is read straight into its place.
     assert {one.buffer for one in plan.ranks} == {0}
     assert {one.buffer for one in plan_reshard(tmp_path, Layout([1])).ranks} == {0}
 

@@ -100,7 +100,7 @@ def test_the_greatest_cost_is_the_least():
 
 
 def test_few_bytes_cross_between_balanced_stages():
-    """Stages begin between blocks, where one tensor crosses, and not inside of them, where several do."""
+    """Stages begin between blocks, where a single tensor crosses the boundary, and not inside a block, where several cross it."""
     model, x = make("meta"), mt.zeros(2, LENGTH, dtype=mt.int64, device="meta")
     pipe = pipeline(model, (x,), split_policy=balanced_stages(4))
     assert [len(pipe.get_stage_module(i).program.outputs) for i in range(3)] == [1, 1, 1]

@@ -31,7 +31,7 @@ def tables(name, ranks=(1, 2, 3, 4, 6), most=14):
 
 
 def run_blocking(table):
-    """Run a table in which a rank stands still at each message until the other rank has reached it. Return what is left."""
+    """Run a table in which a rank waits at each message until the other rank has reached it. Return the actions that did not run."""
     queues = {rank: deque(actions) for rank, actions in table.items()}
     where = {}
     for rank, actions in table.items():

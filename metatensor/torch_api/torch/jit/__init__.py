@@ -1,7 +1,7 @@
 """TorchScript's functions, implemented with programs of operator calls (`metatensor.program`).
 
-`trace` runs a function once and returns the calls of operators that it made, as a function. `script` returns a function or module
-that runs as Python code; its program is that of its first call. There is no compiler for TorchScript: `save` and `load` use
+`trace` runs a function once and returns a function that repeats the calls of operators that it made. `script` returns a function or module
+that runs as Python code; its program is traced in its first call. There is no compiler for TorchScript: `save` and `load` use
 metatensor's program files.
 """
 
