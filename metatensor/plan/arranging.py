@@ -9,7 +9,7 @@ the module, as in Megatron-LM and PyTorch's ``parallelize_module``.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from typing import Any
@@ -50,17 +50,28 @@ class Arranged:
         Arguments of a call, as plain tensors.
     sequence : bool
         Whether activations between regions are cut along the sequence, the last dimension but one, instead of replicated.
+    apart : sequence of str
+        Paths of submodules that are left alone.
+    prepare : callable, optional
+        Called with the copy, before anything is tried.
     """
 
-    def __init__(self, module: Module, mesh: Any, args: tuple, kwargs: dict[str, Any], sequence: bool = False) -> None:
+    def __init__(
+        self, module: Module, mesh: Any, args: tuple, kwargs: dict[str, Any], sequence: bool = False, apart: Sequence[str] = (),
+        prepare: Callable[[Module], None] | None = None,
+    ) -> None:  # fmt: skip
         self.module, self.mesh = copy.deepcopy(module), mesh
         self.outside: Any = Replicate()
         """The placement of activations outside of regions."""
         self.cut: dict[str, int] = {}
         """The dimension that is cut, by name of the parameter."""
         self._shared: dict[int, tuple[Any, Any]] = {}
+        left = {id(inner) for path in apart for inner in self.module.get_submodule(path).modules()}
+        self._left = left
         self._distribute(self.module, {})
-        self.matrices = [m for m in self.module.modules() if any(p.dim() > 1 for p in m.parameters(recurse=False))]
+        if prepare is not None:
+            prepare(self.module)
+        self.matrices = [m for m in self.module.modules() if id(m) not in left and any(p.dim() > 1 for p in m.parameters(recurse=False))]
         self._chosen: set[int] = set()
         with ExitStack() as stack:
             for m in self.matrices:
@@ -81,7 +92,7 @@ class Arranged:
         """Replace the parameters of a module and its children by distributed ones, of ``placed`` where it has a placement."""
         for path, child in module.named_modules():
             for name, p in list(child._parameters.items()):
-                if p is None:
+                if p is None or id(child) in self._left:
                     continue
                 place = placed.get(f"{path}.{name}".lstrip("."), Replicate())
                 whole = p.data._local_tensor if isinstance(p.data, DTensor) else p.data

@@ -8,12 +8,14 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from metatensor.devices.topologies import Topology
-from metatensor.distributed.tensor import init_device_mesh
+from metatensor.distributed.device_mesh import DeviceMesh
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged
 from metatensor.plan.blocks import Block, Given, NoBlocks, blocks_of, check_blocks
+from metatensor.plan.contexts import check_positions, cut, sequence_of
+from metatensor.plan.experts import Experts, experts_of
 from metatensor.plan.layouts import Degrees, Layout
-from metatensor.plan.measuring import measure_around, measure_block
+from metatensor.plan.measuring import Beside, PartCost, measure_around, measure_block
 from metatensor.plan.memory import Widths, host_memory, rank_memory, shared
 from metatensor.plan.rates import Rates
 from metatensor.plan.schedules import Run, flights, rank_of_stage, rank_style, run_times, split_backward
@@ -21,6 +23,10 @@ from metatensor.plan.stages import Stage, split
 from metatensor.plan.times import Impossible, Passes, StepTimes, Timed
 
 __all__ = ["Candidate", "Coster", "lower_bound"]
+
+
+POSITIONS = 2048
+"""Sequences are not divided into shorter parts unless that is asked for."""
 
 
 def _shape(degrees: Degrees) -> tuple[Any, ...]:
@@ -68,7 +74,10 @@ class Coster:
         self._blocks: dict[Any, Timed | str] = {}
         self._arranged: dict[Any, Arranged | None] = {}
         self._around: dict[Any, tuple[Timed, Timed]] = {}
-        self._meshes: dict[int, Any] = {}
+        self._meshes: dict[Any, Any] = {}
+        self._experts: dict[int, Experts | None] = {}
+        self._positions: set[tuple[int, int]] = set()
+        self._undivided: dict[tuple[bool, bool], str] = {}
         self._stages: dict[Any, list[Stage]] = {}
         self._prepared: dict[Any, _Prepared] = {}
         self._split: set[Any] = set()
@@ -91,49 +100,124 @@ class Coster:
 
     def mesh(self, tensor: int) -> Any:
         """Return a simulated mesh of tensor-parallel ranks, None for one."""
-        if tensor == 1:
-            return None
-        if tensor not in self._meshes:
-            self._meshes[tensor] = init_device_mesh("meta", (tensor,), mesh_dim_names=("tensor",))
-        return self._meshes[tensor]
+        return None if tensor == 1 else self._mesh(tensor, 1)
 
     def block(self, kind: int, degrees: Degrees) -> Timed:
         """Return the cost of a kind of block. Raise `Impossible` if it cannot be divided so."""
         key = kind, _shape(degrees)
         if key not in self._blocks:
-            block = self.kinds[kind]
-            args, kwargs, _ = self.given(degrees.micro_batch)[block.path]
-            place = kind, degrees.tensor, degrees.sequence, degrees.micro_batch
             try:
-                cost, arranged = measure_block(block.module, args, kwargs, self.mesh(degrees.tensor), degrees.sequence, degrees.recompute,
-                                               self._arranged.get(place))  # fmt: skip
-                if arranged is not None and not arranged.divides:
-                    raise Impossible(f"no matrix of {block.path} can be cut into {degrees.tensor} equal parts")
-                self._arranged[place] = arranged
-                self._blocks[key] = self.times.part(cost, degrees.tensor)
+                self._blocks[key] = self.times.part(self._measured(kind, degrees, False), degrees.tensor)
             except Exception as error:
-                self._blocks[key] = f"{block.path} cannot be divided: {str(error).splitlines()[0]}"
+                self._blocks[key] = f"{self.kinds[kind].path} cannot be divided: {str(error).splitlines()[0]}"
         found = self._blocks[key]
         if isinstance(found, str):
             raise Impossible(found)
         return found
 
+    def _measured(self, kind: int, degrees: Degrees, frozen: bool) -> PartCost:
+        """Run a kind of block at the shapes of one rank, and return its cost."""
+        block = self.kinds[kind]
+        args, kwargs, _ = self.given(degrees.micro_batch)[block.path]
+        beside = self._beside(kind, degrees, args, kwargs)
+        if degrees.context > 1:
+            args, kwargs = cut((args, kwargs), sequence_of(args, kwargs), degrees.context)
+        place = kind, degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.context, degrees.expert
+        cost, arranged = measure_block(block.module, args, kwargs, self.mesh(degrees.tensor), degrees.sequence, degrees.recompute,
+                                       self._arranged.get(place), frozen, beside)  # fmt: skip
+        if arranged is not None and not arranged.divides:
+            raise Impossible(f"no matrix of {block.path} can be cut into {degrees.tensor} equal parts")
+        self._arranged[place] = arranged
+        return cost
+
+    def _beside(self, kind: int, degrees: Degrees, args: tuple, kwargs: dict[str, Any]) -> Beside:
+        """Return the ranks of context and expert parallelism of a block."""
+        block, beside = self.kinds[kind], Beside(experts=self.experts(kind))
+        if degrees.context > 1:
+            beside.context = self._mesh(degrees.context, degrees.tensor)
+            if (kind, degrees.context) not in self._positions:
+                alone = self.given(1)[block.path]
+                check_positions(block.module, alone.args, alone.kwargs, self._mesh(degrees.context, 1),
+                                beside.experts.mixtures if beside.experts else [])  # fmt: skip
+                self._positions.add((kind, degrees.context))
+        if degrees.expert > 1 and beside.experts is not None and beside.experts.number % degrees.expert:
+            raise Impossible(f"the {beside.experts.number} experts of {block.path} cannot be divided among {degrees.expert} ranks")
+        if beside.experts is not None and (degrees.expert > 1 or degrees.tensor > 1):
+            beside.expert_mesh = self._mesh(degrees.expert, 1)
+            if degrees.tensor > 1:
+                key = "experts", degrees.expert, degrees.tensor
+                rows = [list(range(i, i + degrees.tensor)) for i in range(0, degrees.expert * degrees.tensor, degrees.tensor)]
+                beside.expert_mesh = self._meshes[key] = self._meshes.get(key) or DeviceMesh("meta", rows)
+        return beside
+
+    def contexts(self, most: int) -> list[int]:
+        """Return powers of two up to ``most`` among which sequences can be divided into parts of at least `POSITIONS` positions."""
+        length, found = self._sequence(1), [1]
+        while length % (2 * found[-1]) == 0 and length // (2 * found[-1]) >= POSITIONS and 2 * found[-1] <= most:
+            if found == [1]:
+                try:
+                    for kind, block in enumerate(self.kinds):
+                        self._beside(kind, Degrees(context=2), *self.given(1)[block.path][:2])
+                except Exception as error:
+                    self.remarks[f"sequences are not divided: {str(error).splitlines()[0]}"] = None
+                    break
+            found.append(2 * found[-1])
+        return found
+
+    def expert_ranks(self, most: int) -> list[int]:
+        """Return the numbers of ranks, up to ``most``, among which the experts of each block can be divided."""
+        numbers = [one.number for kind in range(len(self.kinds)) if (one := self.experts(kind)) is not None]
+        return [n for n in range(1, most + 1) if all(number % n == 0 for number in numbers)] if numbers else [1]
+
+    def experts(self, kind: int) -> Experts | None:
+        """Return the experts of a kind of block, None if it has none."""
+        if kind not in self._experts:
+            block = self.kinds[kind]
+            self._experts[kind] = experts_of(block.module, *self.given(1)[block.path][:2])
+        return self._experts[kind]
+
+    def _mesh(self, ranks: int, stride: int) -> Any:
+        """Return a simulated mesh of ranks that are ``stride`` apart."""
+        if (ranks, stride) not in self._meshes:
+            self._meshes[ranks, stride] = DeviceMesh("meta", list(range(0, ranks * stride, stride)))
+        return self._meshes[ranks, stride]
+
     def around(self, degrees: Degrees) -> tuple[Timed, Timed]:
-        """Return the costs of what is before and behind the blocks. If it cannot be divided, each tensor-parallel rank computes it."""
-        key = degrees.tensor, degrees.sequence, degrees.micro_batch
+        """Return the costs of what is before and behind the blocks. If it cannot be divided, each rank computes all of it."""
+        key = degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.context
         if key not in self._around:
-            args, kwargs = self.arguments(degrees.micro_batch)
-            blocks = self.given(degrees.micro_batch)
-            loss = lambda output: self.loss(output, degrees.micro_batch)
-            try:
-                both = measure_around(self.model, blocks, args, kwargs, loss, self.mesh(degrees.tensor), degrees.sequence)
-            except Exception as error:
-                if degrees.tensor == 1:
-                    raise
-                self.remarks[f"what is around the blocks is computed by each tensor-parallel rank: {str(error).splitlines()[0]}"] = None
-                both = measure_around(self.model, blocks, args, kwargs, loss, None, False)
+            both = self._measured_around(degrees, False)
             self._around[key] = self.times.part(both[0], degrees.tensor), self.times.part(both[1], degrees.tensor)
         return self._around[key]
+
+    def _measured_around(self, degrees: Degrees, frozen: bool) -> tuple[PartCost, PartCost]:
+        """Run what is around the blocks, divided as far as that is possible."""
+        blocks = self.given(degrees.micro_batch)
+        loss = lambda output: self.loss(output, degrees.micro_batch)
+        whole = self.arguments(degrees.micro_batch)
+        ways = [(degrees.tensor, degrees.context), (1, degrees.context), (degrees.tensor, 1), (1, 1)]
+        for tensor, context in dict.fromkeys(ways):
+            args, kwargs = whole
+            if context > 1:
+                args, kwargs = cut(whole, self._sequence(degrees.micro_batch), context)
+            try:
+                both = measure_around(self.model, blocks, args, kwargs, loss, self.mesh(tensor), degrees.sequence and tensor > 1, frozen,
+                                      self._mesh(context, degrees.tensor) if context > 1 else None)  # fmt: skip
+            except Exception as error:
+                if (tensor, context) == (1, 1):
+                    raise
+                self._undivided[tensor < degrees.tensor, context < degrees.context] = str(error).splitlines()[0]
+                continue
+            for name, less in (("tensor", tensor < degrees.tensor), ("context", context < degrees.context)):
+                if less:
+                    why = next(iter(self._undivided.values()))
+                    self.remarks[f"what is around the blocks is computed by each {name}-parallel rank: {why}"] = None
+            return both
+        raise AssertionError
+
+    def _sequence(self, batch: int) -> int:
+        """Return the length of the sequence of the blocks."""
+        return sequence_of(*self.given(batch)[self.paths[0]][:2]) if self.paths else 0
 
     def _measure_input_backward(self, degrees: Degrees) -> None:
         """Find out which part of the backward passes computes gradients of inputs."""
@@ -141,19 +225,10 @@ class Coster:
         if key in self._split:
             return
         self._split.add(key)
-        mesh, micro = self.mesh(degrees.tensor), degrees.micro_batch
-        for kind, block in enumerate(self.kinds):
-            args, kwargs, _ = self.given(micro)[block.path]
-            known = self._arranged.get((kind, degrees.tensor, degrees.sequence, micro))
-            cost, _ = measure_block(block.module, args, kwargs, mesh, degrees.sequence, degrees.recompute, known, frozen=True)
-            part = self.block(kind, degrees)
-            part.input_backward = self.times.passed_back(cost.backward, cost.backward_communication, degrees.tensor)
-        args, kwargs = self.arguments(micro)
+        for kind in range(len(self.kinds)):
+            self.block(kind, degrees).input_backward = self.times.passed_back(self._measured(kind, degrees, True), degrees.tensor)
         behind = self.around(degrees)[1]
-        whole = behind.cost.backward_communication == [] and degrees.tensor > 1  # each rank computes it
-        both = measure_around(self.model, self.given(micro), args, kwargs, lambda output: self.loss(output, micro),
-                              None if whole else mesh, degrees.sequence and not whole, frozen=True)  # fmt: skip
-        behind.input_backward = self.times.passed_back(both[1].backward, both[1].backward_communication, degrees.tensor)
+        behind.input_backward = self.times.passed_back(self._measured_around(degrees, True)[1], degrees.tensor)
 
     # Layouts ----------------------------------------------------------------------
 

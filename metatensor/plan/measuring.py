@@ -19,8 +19,10 @@ from metatensor.nn._hooks import register_module_forward_pre_hook
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged, local_numel
 from metatensor.plan.blocks import Given, around
+from metatensor.plan.contexts import attention_over
+from metatensor.plan.experts import Experts, divide_experts
 
-__all__ = ["PartCost", "measure_around", "measure_block"]
+__all__ = ["Beside", "PartCost", "measure_around", "measure_block"]
 
 
 @dataclass
@@ -46,26 +48,51 @@ class PartCost:
     forward_communication: list[tuple[str, int]] = field(default_factory=list)
     """Kind and bytes of the collectives among the ranks of tensor parallelism."""
     backward_communication: list[tuple[str, int]] = field(default_factory=list)
+    forward_groups: list[tuple[str, int, tuple[int, ...]]] = field(default_factory=list)
+    """Kind, bytes and ranks of the collectives of other groups, those of context and expert parallelism."""
+    backward_groups: list[tuple[str, int, tuple[int, ...]]] = field(default_factory=list)
     reduced: int = 0
     """Bytes of gradients that these ranks sum once in a step."""
 
 
+@dataclass
+class Beside:
+    """The ranks of context and expert parallelism."""
+
+    context: Any = None
+    """The mesh over whose ranks attention runs, None for one."""
+    experts: Experts | None = None
+    expert_mesh: Any = None
+    """The mesh whose last dimension divides experts, or the last two with tensor parallelism. None leaves them as they are."""
+
+    def divide(self, module: Module, mesh: Any) -> None:
+        """Divide the experts of a block."""
+        if self.experts is not None and self.expert_mesh is not None:
+            divide_experts(module, self.experts, self.expert_mesh, mesh)
+
+
 def measure_block(
     module: Module, args: tuple, kwargs: dict[str, Any], mesh: Any, sequence: bool, recompute: str, known: Arranged | None = None,
-    frozen: bool = False,
+    frozen: bool = False, beside: Beside | None = None,
 ) -> tuple[PartCost, Arranged | None]:  # fmt: skip
     """Return the cost of a block, and how its weights are divided over the mesh, if there is one.
 
-    If ``frozen``, its backward pass computes the gradient of its input alone.
+    If ``frozen``, its backward pass computes the gradient of its input alone. ``beside`` are the ranks of context and expert parallelism;
+    arguments are those of one rank.
     """
     arranged = None
+    beside = beside or Beside()
     if mesh is not None:
-        arranged = known or Arranged(module, mesh, args, kwargs, sequence)
+        with attention_over(beside.context):
+            arranged = known or Arranged(module, mesh, args, kwargs, sequence, beside.experts.paths if beside.experts else (),
+                                         lambda copied: beside.divide(copied, mesh))  # fmt: skip
         if sequence and known is None and not arranged.divides:
             raise ValueError("no matrix of the block can be cut")
         inner = arranged.module
     else:
         inner = copy.deepcopy(module)
+        beside.divide(inner, None)
+    tensor_group = _group_of(mesh)
     forward = inner if recompute == "none" else checkpointed(inner.__call__, recompute == "selective")
     first = next(tensors_in((args, kwargs)))
 
@@ -84,6 +111,7 @@ def measure_block(
     def run(cost: PartCost | None) -> None:
         own_args, own_kwargs, x = given()
         with ExitStack() as stack:
+            stack.enter_context(attention_over(beside.context))
             stack.enter_context(arranged.running() if arranged is not None else nullcontext())
             log = stack.enter_context(CommunicationLog())
             recorder = stack.enter_context(CallRecorder(inner))
@@ -104,23 +132,31 @@ def measure_block(
                 cost.saved, cost.forward_peak, cost.backward_peak = saved, peak - saved, memory.peak - saved
                 cost.input_bytes = _nbytes(x)
                 cost.forward, cost.backward = recorder.calls[:middle], recorder.calls[middle:]
-                cost.forward_communication, cost.backward_communication = _pairs(log, 0, talked), _pairs(log, talked, len(log))
+                cost.forward_communication, cost.forward_groups = _by_group(log, 0, talked, tensor_group)
+                cost.backward_communication, cost.backward_groups = _by_group(log, talked, len(log), tensor_group)
 
     cost = PartCost()
     with _frozen(inner) if frozen else nullcontext():
         if not frozen:
             run(None)  # creates gradients, so that the second run adds to them
         run(cost)
-    cost.parameters, cost.frozen = _elements(inner.parameters()), _elements([*inner.buffers(), *inner.parameters()], frozen=True)
+    experts = [p for path in (beside.experts.paths if beside.experts else ()) for p in inner.get_submodule(path).parameters()]
+    own = {id(p) for p in experts}
+    cost.expert_parameters = _elements(experts)
+    cost.parameters = _elements(p for p in inner.parameters() if id(p) not in own)
+    cost.frozen = _elements([*inner.buffers(), *inner.parameters()], frozen=True)
     cost.reduced = _partial_bytes(inner.parameters())
     return cost, arranged
 
 
 def measure_around(
     model: Module, blocks: dict[str, Given], args: tuple, kwargs: dict[str, Any], loss: Callable[[Any], Any], mesh: Any, sequence: bool,
-    frozen: bool = False,
+    frozen: bool = False, context: Any = None,
 ) -> tuple[PartCost, PartCost]:  # fmt: skip
-    """Return the costs of what is before and behind the blocks, with the loss. ``frozen`` is that of `measure_block`."""
+    """Return the costs of what is before and behind the blocks, with the loss. ``frozen`` is that of `measure_block`.
+
+    ``context`` is the mesh over whose ranks attention runs, None for one.
+    """
     state = _Marks(len(blocks))
     outer = around(model, blocks, state.noted)
     arranged = None
@@ -132,10 +168,12 @@ def measure_around(
             arranged.outside = Shard(1)
         outer = arranged.module
     state.arranged = arranged
+    group = _group_of(mesh)
 
     def run() -> tuple[PartCost, PartCost]:
         before, behind = PartCost(), PartCost()
         with ExitStack() as stack:
+            stack.enter_context(attention_over(context))
             stack.enter_context(arranged.running() if arranged is not None else nullcontext())
             state.log = stack.enter_context(CommunicationLog())
             state.recorder = stack.enter_context(CallRecorder(outer))
@@ -159,8 +197,10 @@ def measure_around(
             before.forward, behind.forward = recorder.calls[: state.calls], recorder.calls[state.calls : middle]
             turn, said = state.turn or (len(recorder.calls), len(log))
             behind.backward, before.backward = recorder.calls[middle:turn], recorder.calls[turn:]
-            before.forward_communication, behind.forward_communication = _pairs(log, 0, state.talked), _pairs(log, state.talked, talked)
-            behind.backward_communication, before.backward_communication = _pairs(log, talked, said), _pairs(log, said, len(log))
+            before.forward_communication, before.forward_groups = _by_group(log, 0, state.talked, group)
+            behind.forward_communication, behind.forward_groups = _by_group(log, state.talked, talked, group)
+            behind.backward_communication, behind.backward_groups = _by_group(log, talked, said, group)
+            before.backward_communication, before.backward_groups = _by_group(log, said, len(log), group)
         return before, behind
 
     if frozen:
@@ -252,5 +292,14 @@ def _partial_bytes(parameters: Any) -> int:
     return sum(_nbytes(grad) for grad in grads if any(place.is_partial() for place in grad.placements))
 
 
-def _pairs(log: CommunicationLog, start: int, end: int) -> list[tuple[str, int]]:
-    return [(entry.kind, entry.bytes) for entry in log.entries[start:end] if entry.bytes]
+def _group_of(mesh: Any) -> tuple[int, ...]:
+    return tuple(mesh.get_group().ranks) if mesh is not None else ()
+
+
+def _by_group(
+    log: CommunicationLog, start: int, end: int, own: tuple[int, ...]
+) -> tuple[list[tuple[str, int]], list[tuple[str, int, tuple[int, ...]]]]:  # fmt: skip
+    """Return the communication of the group of tensor parallelism, and that of other groups."""
+    entries = [entry for entry in log.entries[start:end] if entry.bytes and len(entry.group) > 1]
+    return ([(entry.kind, entry.bytes) for entry in entries if entry.group == own],
+            [(entry.kind, entry.bytes, entry.group) for entry in entries if entry.group != own])  # fmt: skip

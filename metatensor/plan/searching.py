@@ -173,6 +173,9 @@ def search(
     tensor, pipeline, shard, micro_batches, recompute, sequence
         The values to try. Defaults: divisors of the devices of a node; divisors of the number of devices up to that of blocks; 0 to 3;
         powers of two up to 8; "none", "selective" and "full"; both.
+    context, expert
+        Ranks that divide sequences, by ring attention, and ranks that hold different experts. Defaults: powers of two that leave at least
+        2048 positions, if nothing but `scaled_dot_product_attention` mixes positions; the divisors of the number of experts.
     schedules, virtual_stages
         Schedules of the pipeline by their names in `metatensor.distributed.pipelining`, and the numbers of stages of a rank that they may
         have. Default: "GPipe", "1F1B", "Interleaved1F1B", "InterleavedZeroBubble" and "ZBVZeroBubble"; 1, 2 and 4.
@@ -240,10 +243,11 @@ def search(
                                 state_bytes(optimizer, way.masters or way.weights), 4 if way.masters is not None else 0)  # fmt: skip
                 coster = Coster(model.train(), _composed(converted, arguments), _loss(loss), where, widths, stages == "equal")
                 coster.rates, coster.tokens = rates, tokens
+                blocks = bool(coster.order)
                 space = Space(
-                    where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches, context or (1,),
-                    expert or (1,), shard, recompute if coster.order else ["none"], sequence if coster.order else [False], schedules,
-                    virtual_stages, name,
+                    where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches,
+                    context or coster.contexts(where.size), expert or coster.expert_ranks(where.size), shard,
+                    recompute if blocks else ["none"], sequence if blocks else [False], schedules, virtual_stages, name,
                 )  # fmt: skip
                 candidates += _candidates(coster, space, offload, memory, plan.rejected)
                 plan.remarks += [one for one in coster.remarks if one not in plan.remarks]

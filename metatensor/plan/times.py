@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from metatensor.analysis.calls import Call
 from metatensor.analysis.collectives import collective_time
 from metatensor.analysis.timing import predict
 from metatensor.devices.topologies import Topology
@@ -88,16 +87,28 @@ class StepTimes:
             if seconds is None:
                 raise Impossible(f"the profile of {profile.name} lacks {next(iter(timing.unknown))}")
             times.append(seconds)
-        talked = [sum(self.collective(kind, nbytes, tensor, 1) for kind, nbytes in pairs)
-                  for pairs in (cost.forward_communication, cost.backward_communication)]  # fmt: skip
+        talked = [self.talk(pairs, groups, tensor) for pairs, groups in (
+            (cost.forward_communication, cost.forward_groups), (cost.backward_communication, cost.backward_groups))]  # fmt: skip
         return Timed(cost, times[0], times[1], talked[0], talked[1], self.collective("all_reduce", cost.reduced, tensor, 1))
 
-    def passed_back(self, calls: list[Call], pairs: list[tuple[str, int]], tensor: int) -> float:
+    def talk(self, pairs: list[tuple[str, int]], groups: list[tuple[str, int, tuple[int, ...]]], tensor: int) -> float:
+        """Return the seconds of collectives of tensor-parallel ranks and of other groups. What is received takes the time of sending."""
+        seconds = sum(self.collective(kind, nbytes, tensor, 1) for kind, nbytes in pairs)
+        for kind, nbytes, group in groups:
+            if kind != "recv":
+                key = kind, nbytes, group
+                if key not in self._collectives:
+                    ranks = group[:2] if kind == "send" else group
+                    self._collectives[key] = collective_time(kind, nbytes, ranks, self.topology).seconds
+                seconds += self._collectives[key]
+        return seconds
+
+    def passed_back(self, cost: PartCost, tensor: int) -> float:
         """Return the seconds of the part of a backward pass that computes the gradient of what a part receives."""
-        seconds = predict(calls, self.topology.device).seconds if calls else 0.0
+        seconds = predict(cost.backward, self.topology.device).seconds if cost.backward else 0.0
         if seconds is None:
             raise Impossible(f"the profile of {self.topology.device.name} lacks a figure that the backward pass needs")
-        return seconds + sum(self.collective(kind, nbytes, tensor, 1) for kind, nbytes in pairs)
+        return seconds + self.talk(cost.backward_communication, cost.backward_groups, tensor)
 
     def collective(self, kind: str, nbytes: int, ranks: int, stride: int) -> float:
         """Return the seconds of a collective of ranks that are ``stride`` apart."""

@@ -255,7 +255,10 @@ class _ToLocal(mt.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         spec = ctx.spec
-        return wrap(grad, _spec(spec.mesh, ctx.placements, spec.shape, spec.stride, grad.dtype)), None
+        shape, stride = _whole_layout(grad, spec.mesh, ctx.placements)
+        if shape != list(spec.shape):  # shards are not equal
+            stride = spec.stride
+        return wrap(grad, _spec(spec.mesh, ctx.placements, spec.shape, stride, grad.dtype)), None
 
 
 class _Redistribute(mt.autograd.Function):
