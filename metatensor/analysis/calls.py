@@ -146,9 +146,12 @@ class CallRecorder(DispatchMode):
         self.calls.append(Call(name, flops, read, written, _dtype(tensors, out), self.phase, repeated, module, form))
         return out
 
+    def _running_module(self) -> str:
+        return self._stack[-1]
+
     def _module(self) -> str:
         """Return the path of the running module; in a backward pass, of the module that called the operator whose gradient is computed."""
-        module, node = self._stack[-1], visited_node()
+        module, node = self._running_module(), visited_node()
         if node:
             i = bisect_left(self._nodes, node) - 1
             return module if module or i < 0 else self._callers[i]

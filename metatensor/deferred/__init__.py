@@ -7,7 +7,7 @@ Example::
     model.to(mt.bfloat16)
     mt.materialize(model, device="cuda")
 
-`materializing` computes deferred tensors from their recorded steps. `recipes` sends these steps to other processes,
+`required` finds the recorded steps that tensors need, `materializing` runs them, and `recipes` sends them to other processes.
 `parts` computes slices, and `constants` computes small constants if no device is installed. `known` and `host_kernels`
 compute small tensors on meta that are made of constants. `fake`, `meta_copies` and `unresolved` hold `FakeTensorMode`,
 `to_meta`, and the reports of tensors without data.
@@ -15,7 +15,6 @@ compute small tensors on meta that are made of constants. `fake`, `meta_copies` 
 
 from metatensor._core.lazy import attributes
 from metatensor.deferred.materializing import (
-    OVERWRITES,
     bytes_of,
     checksum,
     copy_of,
@@ -23,20 +22,15 @@ from metatensor.deferred.materializing import (
     dematerialize,
     filled,
     forbidden,
-    groups_of,
     has_values,
     is_deferred,
     materialize,
     materialize_slice,
-    overwrites,
-    read,
-    refs_of,
     run,
-    steps_for,
     tensors_of,
     value_of,
-    written,
 )
+from metatensor.deferred.required import OVERWRITES, groups_of, overwrites, read, refs_of, steps_for, written
 
 __all__ = ["deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice"]
 

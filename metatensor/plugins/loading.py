@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import builtins
 import os
-import re
 import threading
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from metatensor._version import __version__
+from metatensor.plugins.checking import check_backend, check_communicators, check_formats, check_ops
+from metatensor.plugins.entry_points import distribution_of, installed, own_version, reason_of
 from metatensor.plugins.requirements import unmet
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class _Plugin:
 
         If several distributions provide the plugin, join their names and versions with " and ".
         """
-        found = [_distribution(claim) for claim in self.claims]
+        found = [distribution_of(claim) for claim in self.claims]
         return " and ".join(name for name, _ in found), " and ".join(version for _, version in found)
 
     def describe(self) -> str:
@@ -118,7 +118,7 @@ class PluginManager:
     ) -> None:
         from metatensor.devices.meta import MetaBackend
 
-        self._entry_points = entry_points or _installed
+        self._entry_points = entry_points or installed
         self._blocked = None if blocked is None else set(blocked)
         self._backends: dict[str, DeviceBackend] = {"meta": MetaBackend()}
         self._in_process: set[str] = set()
@@ -190,7 +190,7 @@ class PluginManager:
         ValueError
             If its device type is not an identifier.
         """
-        _check_backend(backend)
+        check_backend(backend)
         with self._lock:
             type = backend.type
             if type == "meta":
@@ -247,7 +247,7 @@ class PluginManager:
             if load:
                 self.load(group)
             if group == "devices":
-                rows.append(_device_row("meta", "metatensor-device", _own_version(), self._backends["meta"]))
+                rows.append(_device_row("meta", "metatensor-device", own_version(), self._backends["meta"]))
                 for name in sorted(self._in_process):
                     rows.append(_device_row(name, "registered in this process", "", self._backends[name]))
             for plugin in sorted(plugins.values(), key=lambda plugin: plugin.name):
@@ -275,7 +275,7 @@ class PluginManager:
                 plugin = plugins.setdefault(entry.name, _Plugin(group, entry.name))
                 plugin.claims.append(entry)
             for plugin in plugins.values():
-                allowed = [claim for claim in plugin.claims if _distribution(claim)[0] not in self._blocked]
+                allowed = [claim for claim in plugin.claims if distribution_of(claim)[0] not in self._blocked]
                 plugin.blocked = plugin.name in self._blocked or not allowed
                 plugin.claims = allowed or plugin.claims
             self._groups[group] = plugins
@@ -303,19 +303,19 @@ class PluginManager:
                 finally:
                     plugin.loading = False
             if plugin.error is not None:
-                message = f"{plugin.describe()} of group metatensor.{plugin.group} failed to load: {_reason(plugin.error)}"
+                message = f"{plugin.describe()} of group metatensor.{plugin.group} failed to load: {reason_of(plugin.error)}"
                 raise RuntimeError(message) from plugin.error
             plugin.loaded = True
 
     def _call_hook(self, plugin: _Plugin) -> None:
         """Import the plugin, call its hook and check what it registers. Store the objects only if all checks pass."""
         if len(plugin.claims) > 1:
-            owners = " and ".join(f"{_distribution(claim)[0]} ({claim.value})" for claim in plugin.claims)
+            owners = " and ".join(f"{distribution_of(claim)[0]} ({claim.value})" for claim in plugin.claims)
             raise RuntimeError(f"{plugin.name!r} is claimed by {owners}: uninstall or block all but one")
         distribution = getattr(plugin.claims[0], "dist", None)
         needed = unmet(distribution, "metatensor-device", __version__)
         if needed:
-            who = " ".join(_distribution(plugin.claims[0]))
+            who = " ".join(distribution_of(plugin.claims[0]))
             raise RuntimeError(f"{who} needs {needed}, but version {__version__} is installed")
         implementation = plugin.claims[0].load()
         hook = GROUPS[plugin.group]
@@ -336,18 +336,18 @@ class PluginManager:
         if plugin.group == "devices":
             self._add_backends(plugin, provided)
         elif plugin.group == "ops":
-            _check_ops(plugin, provided)
+            check_ops(plugin.name, provided)
         elif plugin.group == "formats":
-            _check_formats(provided)
+            check_formats(provided)
         elif plugin.group == "communicators":
-            _check_communicators(plugin, provided)
+            check_communicators(plugin.name, provided)
         plugin.provided = provided
 
     def _add_backends(self, plugin: _Plugin, backends: list[Any]) -> None:
         if not backends:
             raise RuntimeError(f"its hook registered no backend for device type {plugin.name!r}")
         for backend in backends:
-            _check_backend(backend)
+            check_backend(backend)
             if backend.type != plugin.name or len(backends) > 1:
                 types = ", ".join(repr(backend.type) for backend in backends)
                 raise RuntimeError(
@@ -379,110 +379,10 @@ class PluginManager:
         if plugin.blocked:
             state, reason = "blocked", f"by {BLOCK_VARIABLE}"
         elif plugin.error is not None:
-            state, reason = "broken", _reason(plugin.error)
+            state, reason = "broken", reason_of(plugin.error)
         else:
             state, reason = "loaded" if plugin.loaded else "not loaded", ""
         return PluginInfo(plugin.group, plugin.name, distribution, version, state, reason, ())
-
-
-def _installed(group: str) -> Iterable[Any]:
-    from importlib.metadata import entry_points
-
-    try:
-        return entry_points(group=group)
-    except Exception:  # the entry points of some distribution are malformed
-        return list(_readable(group))
-
-
-def _readable(group: str) -> Iterable[Any]:
-    """Yield the entry points of a group, distribution by distribution. Warn about those that cannot be read."""
-    from importlib.metadata import distributions
-
-    seen = set()
-    for distribution in distributions():
-        try:
-            name = re.sub(r"[-_.]+", "-", distribution.name).lower()
-            found = list(distribution.entry_points)
-        except Exception as error:
-            warnings.warn(f"the entry points of {_place_of(distribution)} cannot be read: {_reason(error)}", stacklevel=2)
-            continue
-        if name not in seen:  # an earlier distribution on the path shadows later ones of the same name
-            seen.add(name)
-            yield from (entry for entry in found if entry.group == group)
-
-
-def _place_of(distribution: Any) -> str:
-    return ascii(str(getattr(distribution, "_path", distribution)))
-
-
-def _distribution(entry: Any) -> tuple[str, str]:
-    """Return the name and version of an entry point's distribution. If there is none, return the module name and ""."""
-    dist = getattr(entry, "dist", None)
-    if dist is None:
-        return entry.value.partition(":")[0], ""
-    try:
-        return str(dist.name or "?"), str(dist.version or "")
-    except Exception:  # the metadata of the distribution are malformed
-        return "?", ""
-
-
-def _own_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("metatensor-device")
-    except PackageNotFoundError:
-        return ""
-
-
-def _reason(error: BaseException) -> str:
-    """Return the class and message of an error on one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _check_backend(backend: Any) -> None:
-    from metatensor.devices.base import DeviceBackend
-
-    if not isinstance(backend, DeviceBackend):
-        raise TypeError(f"expected a DeviceBackend, got {type(backend).__name__}")
-    if not (backend.type and backend.type.isidentifier()):
-        raise ValueError(f"{backend!r} has no usable device type: it must be a name of letters, digits and underscores")
-
-
-def _check_ops(plugin: _Plugin, ops: list[Any]) -> None:
-    """Raise unless all registered objects are operators of the plugin's namespace."""
-    from metatensor._core.op import Op
-
-    if not ops:
-        raise RuntimeError(f"its hook registered no operator of the namespace {plugin.name!r}")
-    for op in ops:
-        if not isinstance(op, Op):
-            raise TypeError(f"expected an Op made by metatensor.op, got {type(op).__name__}")
-        if not op.name.startswith(plugin.name + "::"):
-            raise RuntimeError(f"it registers the operator {op.name}, but the entry point may provide only operators of the "
-                               f"namespace {plugin.name!r}")
-
-
-def _check_formats(formats: list[Any]) -> None:
-    """Raise TypeError unless all registered formats have a name.
-
-    Other attributes are not checked until a format is used.
-    """
-    for item in formats:
-        if not isinstance(getattr(item, "name", None), str):
-            raise TypeError(f"expected a checkpoint format with a str attribute 'name', got {type(item).__name__}")
-
-
-def _check_communicators(plugin: _Plugin, communicators: list[Any]) -> None:
-    """Raise unless the plugin registered exactly one communicator, with the name of its entry point."""
-    if len(communicators) != 1:
-        raise RuntimeError(f"its hook registered {len(communicators)} communicators, not one")
-    found = communicators[0]
-    if not callable(getattr(found, "connect", None)):
-        raise TypeError(f"expected a Communicator, got {type(found).__name__}")
-    if found.name != plugin.name:
-        raise RuntimeError(f"it registers the communicator {found.name!r}, but the entry point may provide only {plugin.name!r}")
 
 
 def _operators(plugin: _Plugin) -> set[str]:
@@ -506,7 +406,7 @@ def _device_row(name: str, distribution: str, version: str, backend: DeviceBacke
         count = backend.device_count()
         reason = "" if count else backend.unavailable_reason()
     except (Exception, SystemExit) as error:
-        return PluginInfo("devices", name, distribution, version, "broken", _reason(error), ())
+        return PluginInfo("devices", name, distribution, version, "broken", reason_of(error), ())
     devices = tuple(f"{name}:{index}" for index in range(count))
     return PluginInfo("devices", name, distribution, version, "available" if count else "no device", reason, devices)
 
@@ -516,7 +416,7 @@ def _communicator_state(communicator: Any) -> tuple[str, str]:
     try:
         reason = communicator.unavailable_reason()
     except (Exception, SystemExit) as error:
-        return "broken", _reason(error)
+        return "broken", reason_of(error)
     return "unavailable" if reason else "available", reason
 
 

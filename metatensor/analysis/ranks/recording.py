@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from metatensor._core.engine import latest_node, visited_node
+from metatensor._core.engine import visited_node
 from metatensor.analysis.calls import CallRecorder
 from metatensor.distributed import CommunicationLog
 from metatensor.distributed.communication_log import Communication
@@ -79,14 +78,8 @@ class RankRecorder(CallRecorder):
         self.phase = "optimizer" if self.stepping else "backward" if visited_node() else "forward"
         return super().dispatch(op, args, kwargs)
 
-    def _module(self) -> str:
-        module, node = self._known_paths.paths[self.module], visited_node()
-        if node:
-            i = bisect_left(self._nodes, node) - 1
-            return module if module or i < 0 else self._callers[i]
-        self._nodes.append(latest_node())
-        self._callers.append(module)
-        return module
+    def _running_module(self) -> str:
+        return self._known_paths.paths[self.module]
 
 
 _running = threading.local()
