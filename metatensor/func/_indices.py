@@ -295,7 +295,7 @@ def _embedding(func: Any, level: Level, given: dict[str, Any]) -> Any:
     made = wrap(mt.nn.functional.embedding(at, table, scale_grad_by_freq=frequencies), level)
     if padding is None or name == "indices" and padding < 0:
         return made
-    from metatensor.func._gradients import without_history
+    from metatensor.func._recorded import without_history
 
     return mt.where((index == padding % n).unsqueeze(-1), without_history(made), made)  # the row of the padding has no gradient
 
