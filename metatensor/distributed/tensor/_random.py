@@ -28,7 +28,9 @@ def run_random(call: Any, values: Sequence[Any], out: Any) -> Any:
     first = next(one for one in values if hasattr(one, "_spec"))
     whole = (Replicate(),) * call.mesh.ndim
     placements = tuple(Replicate() if isinstance(one, Partial) else one for one in first.placements)
-    alike = all(_cut_alike(one, first, call.mesh) and one.placements == placements for one in values if hasattr(one, "_spec"))
+    attention = call.op.name == "nn.functional.scaled_dot_product_attention"
+    alike = all(_cut_alike(one, first, call.mesh, attention) and one.placements == placements or attention and _broadcast(one, first)
+                for one in values if hasattr(one, "_spec"))  # fmt: skip
     if first.device.type == "meta" and alike:
         return _on_parts(call, values, placements)
     filling = call.op.name in _FILLING or call.overload.qualname.partition(".")[0] in _FILLING
@@ -56,16 +58,27 @@ def run_random(call: Any, values: Sequence[Any], out: Any) -> Any:
     return _rebuilt(result, iter(made))
 
 
-def _cut_alike(one: Any, first: Any, mesh: Any) -> bool:
+def _broadcast(one: Any, first: Any) -> bool:
+    """Return whether a tensor is whole on each rank and has size 1 where another one is cut, like the mask of attention."""
+    cut = [place.dim - first.dim() for place in first.placements if isinstance(place, Shard)]
+    whole = all(isinstance(place, Replicate) for place in one.placements)
+    return whole and all(dim < -2 and (-dim > one.dim() or one.shape[dim] == 1) for dim in cut)
+
+
+def _cut_alike(one: Any, first: Any, mesh: Any, attention: bool = False) -> bool:
     """Return whether two tensors with the same placements are cut into parts that belong together.
 
-    The sizes may differ where both are cut evenly: fused attention has fewer heads of keys than of queries.
+    The sizes may differ where both are cut evenly: fused attention has fewer heads of keys than of queries. Its sequences and widths may
+    differ too, where they are not cut.
     """
     if one.shape == first.shape:
         return True
     parts = {place.dim: mesh.size(i) for i, place in enumerate(first.placements) if isinstance(place, Shard)}
     pairs = enumerate(zip(one.shape, first.shape, strict=False))
-    return one.dim() == first.dim() and all(n == m or dim in parts and n % parts[dim] == m % parts[dim] == 0 for dim, (n, m) in pairs)
+    free = {one.dim() - 2, one.dim() - 1} - set(parts) if attention else set()
+    return one.dim() == first.dim() and all(
+        n == m or dim in free or dim in parts and n % parts[dim] == m % parts[dim] == 0 for dim, (n, m) in pairs
+    )
 
 
 def _on_parts(call: Any, values: Sequence[Any], placements: tuple[Placement, ...]) -> Any:
@@ -75,7 +88,8 @@ def _on_parts(call: Any, values: Sequence[Any], placements: tuple[Placement, ...
     are replicated.
     """
     first = next(one for one in values if hasattr(one, "_spec"))
-    arguments = local_values(call, {(name, -1): placements for name in call.arguments}, values)
+    own = {name: one.placements for name, one in zip(call.arguments, values) if hasattr(one, "_spec")}
+    arguments = local_values(call, {(name, -1): own.get(name, placements) for name in call.arguments}, values)
     result = _call(call, arguments)
     if call.in_place or call.mutated:
         return first
