@@ -23,9 +23,10 @@ __all__ = ["command"]
 CHANGES = ("sequence", "devices", "price")
 """What ``--what-if`` can change besides named sizes of the inputs, without --train."""
 KINDS = {
-    **dict.fromkeys(("cache_dtype", "block", "chunk", "batches", "utilization"), ("serve",)), "max_memory": ("serve", "train"),
+    **dict.fromkeys(("cache_dtype", "block", "chunk", "batches", "utilization"), ("serve",)),
+    "tensor": ("serve", "train"), "max_memory": ("serve", "train"),
     **dict.fromkeys(("batch", "disk_bandwidth", "lora"), ("neither",)), "weights": ("serve", "neither"),
-    **dict.fromkeys(TRAINING, ("train",)),
+    **{name: ("train",) for name in TRAINING if name != "tensor"},
     **dict.fromkeys(("loss", "optimizer", "recompute"), ("train", "lora")),
 }  # fmt: skip
 """The plans in which an option means something."""
@@ -123,6 +124,8 @@ def _planned(
         given["cache_dtype"] = dtype
     if "batches" in given:
         given["batches"] = numbers(given["batches"], "--batches")
+    if "tensor" in given:
+        given["tensor"] = numbers(given["tensor"], "--tensor", several=False)[0]
     given.setdefault("weights", _checkpoint_of(request.target))
     if serving:
         given.setdefault("context", 8192)

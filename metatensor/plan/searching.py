@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import metatensor as mt
-from metatensor import distributed
 from metatensor._core.nested import tensors_in
 from metatensor._core.units import bytes_text
 from metatensor.analysis.fit import resized
@@ -16,7 +14,6 @@ from metatensor.analysis.precision import precision_named
 from metatensor.analysis.training import mean_loss
 from metatensor.analysis.utilization import batch_of
 from metatensor.devices.topologies import topology as topology_of
-from metatensor.distributed._world import World, use_world
 from metatensor.nn.modules.module import Module
 from metatensor.plan.candidates import Space, degrees_in, offloaded, ranked
 from metatensor.plan.costing import Candidate, Coster
@@ -26,6 +23,7 @@ from metatensor.plan.rates import rates_of
 from metatensor.plan.schedules import SCHEDULES
 from metatensor.plan.times import Impossible
 from metatensor.plan.weights import state_bytes
+from metatensor.plan.worlds import simulated
 from metatensor.rules.policies import policy, policy_for
 
 __all__ = ["TrainingPlan", "search"]
@@ -234,7 +232,7 @@ def search(
     memory = max_memory if max_memory is not None else _memory(where.device, headroom)
     plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, ", ".join(precisions), [], [])
     candidates: list[Candidate] = []
-    with _simulated(where.size), policy(policy_for(None, where.device)), mt.device("meta"), mt.enable_grad():
+    with simulated(where.size), policy(policy_for(None, where.device)), mt.device("meta"), mt.enable_grad():
         for name in precisions:
             way = precision_named(name)
             with way.applied(model) as converted:
@@ -269,19 +267,6 @@ def _candidates(coster: Coster, space: Space, offload: Sequence[str], memory: in
 
 def _composed(f: Callable[..., Any], g: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args: f(g(*args))
-
-
-@contextmanager
-def _simulated(size: int) -> Iterator[None]:
-    """Give this thread a simulated world of its own inside the ``with`` block, whatever process groups there are."""
-    world = World()
-    before = use_world(world)
-    try:
-        distributed.init_process_group("fake", world_size=size, rank=0)
-        yield
-    finally:
-        world.clear()
-        use_world(before)
 
 
 def _check(model: Any, batch: int, given: dict[str, tuple[Sequence[Any], Sequence[Any]]]) -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.timing import predict
 from metatensor.devices.profiles import DeviceProfile
+from metatensor.devices.topologies import Topology
+from metatensor.devices.topologies import topology as topology_of
 from metatensor.plan.decoding import Arguments, Decoder
 from metatensor.plan.devices import places_of
+from metatensor.plan.dividing import DividedDecoder
 from metatensor.plan.rates import Rates, rates_of
 from metatensor.plan.states import StateGroup, States
 from metatensor.plan.weights import StoredWeights
+from metatensor.plan.worlds import simulated
 from metatensor.rules.policies import policy, policy_for
 
 __all__ = ["DecodeRow", "ServingPlan", "serve"]
@@ -39,7 +44,7 @@ class DecodeRow:
 
 @dataclass
 class ServingPlan:
-    """What a server can do with a model on one device, in bytes and seconds. Unknown figures are None. ``str()`` gives a table."""
+    """What a server can do with a model, in bytes of a device and seconds. Unknown figures are None. ``str()`` gives a table."""
 
     model: str
     device: str
@@ -103,7 +108,7 @@ class ServingPlan:
 def serve(
     model: Any, *, devices: Any, context: int, arguments: Arguments | None = None, feed: Callable[[Any], dict[str, Any]] | None = None,
     weights: Any = None, cache_dtype: Any = None, block: int = 1, chunk: int = 8192, batches: Sequence[int] | None = None,
-    utilization: float = 0.9, max_memory: int | None = None, price: float | None = None,
+    utilization: float = 0.9, max_memory: int | None = None, price: float | None = None, tensor: int = 1,
 ) -> ServingPlan:  # fmt: skip
     """Return what an inference server can do with a model.
 
@@ -139,6 +144,9 @@ def serve(
         Bytes that the server may use, instead of that part.
     price : float, optional
         Price of a device for an hour, in any currency. Default: that of the profile, if it has one.
+    tensor : int
+        Devices of a node that serve one copy of the model together: ``"8xH100"`` with 4 are two replicas. Matrices, stacked experts and the
+        state are divided among them as the model's own code allows; all figures of memory are then those of one device. Default 1.
 
     Returns
     -------
@@ -177,10 +185,17 @@ def serve(
     place = places[0]
     assert place.profile is not None and place.memory is not None
     memory = max_memory if max_memory is not None else int(place.memory * utilization)
-    decoder = Decoder(model, arguments, feed)
-    with policy(policy_for(None, place.profile)):
+    topology = _node(tensor, len(places), place.profile)
+    with ExitStack() as stack:
+        stack.enter_context(policy(policy_for(None, place.profile)))
+        decoder, divided = Decoder(model, arguments, feed), None
+        if topology is not None:
+            stack.enter_context(simulated(tensor))
+            decoder = divided = DividedDecoder(model, arguments, feed, tensor, topology)
         states = States(decoder, cache_dtype, block)
         stored = StoredWeights(model, weights)
+        if divided is not None:
+            stored = divided.divided(stored, model)
         row = Inventory(model).rows[0]
         chunk = min(chunk, context)
         fixed = stored.nbytes + row.buffer_bytes + states.shared
@@ -193,9 +208,10 @@ def serve(
             state=states.groups(context), working_bytes=working, users=users,
             longest_context=_longest(states, memory - fixed, working), chunk=chunk,
             prefill_seconds=_prefill(decoder, states, stored, place.profile, context, chunk),
-            cache_dtype=None if cache_dtype is None else str(cache_dtype).rpartition(".")[2], block=block, replicas=len(places),
+            cache_dtype=None if cache_dtype is None else str(cache_dtype).rpartition(".")[2], block=block,
+            replicas=len(places) // tensor, tensor=tensor,
             rates=rates_of(place.profile, price),
-            remarks=[*states.remarks(), *stored.remarks],
+            remarks=[*(divided.remarks() if divided is not None else []), *states.remarks(), *stored.remarks],
         )  # fmt: skip
         if not users:
             plan.limit_reason = _missing(fixed, working, per_user, memory)
@@ -204,6 +220,24 @@ def serve(
             nbytes = fixed + batch * per_user + peak
             plan.decode.append(DecodeRow(batch, nbytes, nbytes <= memory, seconds))
     return plan
+
+
+def _node(tensor: int, devices: int, profile: DeviceProfile) -> Topology | None:
+    """Return the devices that share one copy of the model, None for one device."""
+    if tensor < 1:
+        raise ValueError(f"serve: tensor must be at least 1, got {tensor}")
+    if devices % tensor:
+        near = [n for n in range(1, devices + 1) if devices % n == 0]
+        raise ValueError(f"serve: {devices} device{'s' if devices > 1 else ''} cannot be divided into groups of {tensor}; "
+                         f"possible are {', '.join(map(str, near))}, or write {-(-devices // tensor) * tensor}x{profile.name}")  # fmt: skip
+    if tensor == 1:
+        return None
+    found = replace(topology_of(f"{tensor}x{profile.name}"), device=profile)
+    if found.nodes > 1:
+        raise ValueError(f"serve: tensor is {tensor}, but a node has {found.devices_per_node} devices; a copy of the model is divided "
+                         "within a node")  # fmt: skip
+    found.route(range(tensor))
+    return found
 
 
 def _check(context: int, block: int, chunk: int, utilization: float) -> None:
@@ -278,6 +312,7 @@ def _prefill(decoder: Decoder, states: States, stored: StoredWeights, profile: D
         seconds = _seconds(decoder.calls(1, min(before, max(reached - measured, 0)), measured, states.dtype), stored, profile)
         if seconds is None:
             return None
+        seconds += decoder.waiting(1, min(before, max(reached - measured, 0)), measured)
         total += seconds * tokens / measured
         before += tokens
     return total
@@ -294,4 +329,4 @@ def _decode(
     if n < context and n > 3 and seconds is not None:
         shorter = _seconds(decoder.calls(batch, n // 2 - 1, 1, states.dtype), stored, profile) or 0.0
         seconds += max(0.0, seconds - shorter) * (context - n) / (n - n // 2)
-    return seconds, peak
+    return None if seconds is None else seconds + decoder.waiting(batch, n - 1, 1), peak

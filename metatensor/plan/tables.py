@@ -24,10 +24,12 @@ def serving_text(plan: ServingPlan) -> str:
         (f"created while {plan.chunk:,} tokens are processed", bytes_text(plan.working_bytes)),
         ("longest context of one sequence", "no limit" if plan.longest_context is None else f"{plan.longest_context:,} tokens"),
         (f"sequences of {plan.context:,} tokens",
-         f"{plan.users:,}" + (f" on each of {plan.replicas} devices" if plan.replicas > 1 else "")),
+         f"{plan.users:,}" + _each(plan)),
         ("time to process such a prompt", _seconds(plan.prefill_seconds)),
     ]
     lines = [f"{plan.model} on {plan.device}, of whose memory {bytes_text(plan.memory)} are used", ""]
+    if plan.tensor > 1:
+        lines[1:1] = [f"{plan.tensor} devices serve a copy of the model together; memory is that of each of them"]
     width = max(len(name) for name, _ in rows) + 2
     lines += [f"{name:<{width}}{text:>16}" for name, text in rows]
     lines += ["", "state"] + [f"    {group}  {bytes_text(group.nbytes)}  ({group.example})" for group in plan.state]
@@ -43,6 +45,13 @@ def serving_text(plan: ServingPlan) -> str:
     if last is not None and (known := plan.rates.text(last.seconds, plan.tensor, last.batch)):
         lines += ["", f"a step of {last.batch:,} sequences: {known}"]
     return "\n".join([*lines, *(["", *plan.remarks] if plan.remarks else [])])
+
+
+def _each(plan: ServingPlan) -> str:
+    """Return for how many copies of the model a number of sequences is."""
+    if plan.replicas == 1:
+        return ""
+    return f" on each of {plan.replicas} " + (f"groups of {plan.tensor} devices" if plan.tensor > 1 else "devices")
 
 
 def device_map_text(plan: DeviceMapPlan) -> str:

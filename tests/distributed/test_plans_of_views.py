@@ -37,6 +37,18 @@ def test_fused_attention_with_fewer_heads_of_keys(mesh):
     assert y._local_tensor.shape == (2, 2, 16, 32) and k.grad._local_tensor.shape == (2, 1, 16, 32)
 
 
+@pytest.mark.parametrize("mask", [None, (1, 1), (2, 1)])
+def test_fused_attention_with_a_cache(mesh, mask):
+    q = distribute_tensor(mt.empty(2, 8, 3, 16, device="meta"), mesh, [Shard(1)])
+    k = distribute_tensor(mt.empty(2, 4, 17, 16, device="meta"), mesh, [Shard(1)])
+    given = None if mask is None else distribute_tensor(mt.empty(*mask, 3, 17, dtype=mt.bool, device="meta"), mesh, [Replicate()])
+    with CommunicationLog() as log:
+        y = F.scaled_dot_product_attention(q, k, k, given, enable_gqa=True)
+    assert not len(log) and y.placements == (Shard(1),) and y.shape == (2, 8, 3, 16)
+    heads = distribute_tensor(mt.empty(2, 8, 3, 17, device="meta"), mesh, [Replicate()])  # a mask that differs by head is not whole
+    assert F.scaled_dot_product_attention(q, k, k, heads, enable_gqa=True).shape == (2, 8, 3, 16)
+
+
 def test_the_layout_of_attention_is_that_of_its_parts(mesh):
     q = spread(mesh, Shard(2), 2, 16, 256).view(2, 16, 8, 32).transpose(1, 2)
     with mt.analysis.policy("cuda"):
