@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
-    """Keep the tests themselves out of the collections that many of them ask for: each would visit a million objects."""
+    """Exempt the tests themselves from garbage collection. Many tests run it, and each run would visit a million objects."""
     gc.collect()
     gc.freeze()
 

@@ -46,7 +46,7 @@ def _known(namespace: str, name: str) -> bool:
 
 
 def _names(function: Function) -> Iterator[str]:
-    """Yield the dotted names of the library and of the archive in a function, but types."""
+    """Yield the dotted names of the library and of the archive in a function. Types are left out."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,8 @@ from metatensor.distributed import checkpoint
 from metatensor.distributed.checkpoint._folder import PLAIN, Saving, file_name
 
 # Two simulated ranks save one generation after the other.
-PROGRAM = """
-import itertools, sys
+SAVE = """
+import itertools, json, os, sys
 import metatensor as mt
 from metatensor import distributed as dist
 from metatensor.distributed import checkpoint, sim
@@ -36,17 +37,67 @@ def save(folder, first, times):
             print(generation, flush=True)
 
 print("ready", flush=True)
-sim.run(save, sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), world_size=2)
+"""
+
+PROGRAM = f"{SAVE}\nsim.run(save, sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), world_size=2)\n"
+
+# Runs each request in a forked process, whose output goes to a file, so that the imports are done once.
+FORKING = f"""{SAVE}
+for line in sys.stdin:
+    output, *arguments = json.loads(line)
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 1)
+        sim.run(save, *arguments, world_size=2)
+        os._exit(0)
+    print(child, flush=True)
+    print(os.waitpid(child, 0)[1], flush=True)
 """
 
 
-def start(folder, first, times):
+def python(program, *arguments):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     child = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(folder), str(first), str(times)], stdout=subprocess.PIPE, env=environment,
+        [sys.executable, "-c", program, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True,
     )  # fmt: skip
-    assert child.stdout.readline() == b"ready\n", "the process that saves does not start"
+    assert child.stdout.readline() == "ready\n", "the process that saves does not start"
     return child
+
+
+def start(folder, first, times):
+    return python(PROGRAM, folder, first, times)
+
+
+class Forking:
+    """A process that forks one saving process after the other."""
+
+    def __init__(self, output):
+        self.output, self.process, self.child = output, python(FORKING), None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if error[0] is not None and self.child is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.child, signal.SIGKILL)
+        self.process.communicate()
+
+    def begin(self, folder, first, times):
+        """Begin to save generations from ``first`` on. Return the id of the process."""
+        self.output.unlink(missing_ok=True)
+        self.process.stdin.write(json.dumps([str(self.output), str(folder), first, times]) + "\n")
+        self.process.stdin.flush()
+        self.child = int(self.process.stdout.readline())
+        return self.child
+
+    def status(self):
+        """Wait for the process and return its status."""
+        return int(self.process.stdout.readline())
+
+    def saved(self):
+        """Return the generations that the process has saved."""
+        return [int(line) for line in self.output.read_text().split()] if self.output.exists() else []
 
 
 def generation_in(folder):
@@ -57,29 +108,35 @@ def generation_in(folder):
     return int(values.pop())
 
 
-def kill_again_and_again(folder, times, seed=0):
-    """Kill a saving process ``times`` times. Return how often the last completed generation was there, and how often the next."""
+def kill_again_and_again(folder, output, times, seed=0):
+    """Kill a saving process ``times`` times, then save generation 10**6 without killing it.
+
+    Return how often the last completed generation was there after a kill, and how often the next.
+    """
     rng = random.Random(seed)
-    start(folder, 0, 1).communicate()
     generation, counts = 0, [0, 0]
-    for _ in range(times):
-        child = start(folder, generation + 1, 10**6)
-        time.sleep(rng.uniform(0.05, 0.3))
-        child.send_signal(signal.SIGKILL)
-        told = ([generation] + [int(line) for line in child.stdout.read().split() if line])[-1]
-        child.wait()
-        child.stdout.close()
-        generation = generation_in(folder)
-        assert generation in (told, told + 1), f"generation {told} was saved, {generation} is there"
-        counts[generation - told] += 1
+    with Forking(output) as forking:
+        forking.begin(folder, 0, 1)
+        assert forking.status() == 0
+        for _ in range(times):
+            child = forking.begin(folder, generation + 1, 10**6)
+            time.sleep(rng.uniform(0.05, 0.3))
+            os.kill(child, signal.SIGKILL)
+            assert forking.status() == signal.SIGKILL
+            told = [generation, *forking.saved()][-1]
+            generation = generation_in(folder)
+            assert generation in (told, told + 1), f"generation {told} was saved, {generation} is there"
+            counts[generation - told] += 1
+        forking.begin(folder, 10**6, 1)
+        assert forking.status() == 0
     return counts
 
 
 def test_killed_at_any_time(tmp_path):
-    assert sum(kill_again_and_again(tmp_path, 6)) == 6
-    start(tmp_path, 1000, 1).communicate()  # the next one removes what is left
-    assert generation_in(tmp_path) == 1000
-    assert len(os.listdir(tmp_path)) == 3, os.listdir(tmp_path)
+    folder = tmp_path / "saved"
+    assert sum(kill_again_and_again(folder, tmp_path / "output", 6)) == 6
+    assert generation_in(folder) == 10**6  # the last one has removed what was left
+    assert len(os.listdir(folder)) == 3, os.listdir(folder)
 
 
 # For each step, a child process saves a generation and kills itself at the n-th change of the file system.
@@ -142,7 +199,7 @@ def test_killed_at_each_step(tmp_path):
 
 @pytest.mark.slow
 def test_killed_many_times(tmp_path):
-    counts = kill_again_and_again(tmp_path, 60, seed=1)
+    counts = kill_again_and_again(tmp_path / "saved", tmp_path / "output", 60, seed=1)
     assert sum(counts) == 60
 
 
@@ -162,11 +219,15 @@ def test_several_programs_save_to_one_folder(tmp_path):
 
 
 def test_a_reader_of_the_old_checkpoint_keeps_what_it_has_opened(tmp_path):
-    start(tmp_path, 1, 1).communicate()
-    names = os.listdir(tmp_path)
-    assert sorted(names) == [".metadata", "__0_0.distcp", "__1_0.distcp"]
-    start(tmp_path, 2, 1).communicate()
-    assert not {name for name in names if name != ".metadata"} & set(os.listdir(tmp_path))
+    folder = tmp_path / "saved"
+    with Forking(tmp_path / "output") as forking:
+        forking.begin(folder, 1, 1)
+        assert forking.status() == 0
+        names = os.listdir(folder)
+        assert sorted(names) == [".metadata", "__0_0.distcp", "__1_0.distcp"]
+        forking.begin(folder, 2, 1)
+        assert forking.status() == 0
+    assert not {name for name in names if name != ".metadata"} & set(os.listdir(folder))
 
 
 def test_what_a_dead_saver_leaves(tmp_path):

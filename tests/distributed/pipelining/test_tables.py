@@ -61,7 +61,7 @@ def run_blocking(table):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_table_can_run(name):
-    """All passes once, each after what it needs; messages in pairs that block nobody, also in evaluation."""
+    """Each pass occurs once, after the passes that it needs. Messages come in pairs and block no rank. Both hold in evaluation too."""
     count = 0
     for _p, _v, m, table, places in tables(name):
         count += 1
@@ -113,7 +113,7 @@ def test_microbatches_in_flight(name):
             elif name == "Interleaved1F1B" and m % p == 0:
                 assert found == min(v * m, (v - 1) * p + 2 * (p - 1 - rank) + 1)
             elif name == "ZBVZeroBubble" and m >= 2 * p:
-                assert found == 2 * p  # each of half a rank's layers: as in 1F1B on its first rank
+                assert found == 2 * p  # each covers half of the layers of a rank, so this equals 1F1B on its first rank
             elif name == "DualPipeV" and m > 2 * p:
                 assert found == 2 * p + 1
 

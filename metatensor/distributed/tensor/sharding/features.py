@@ -86,8 +86,7 @@ def members(text: str, arguments: Mapping[str, Any], axis: Axis, shapes: Shapes)
 def position(axis: Axis, shapes: Shapes, results: list[tuple[int, ...]]) -> dict[str, Any]:
     """Return the properties in `POSITIONS`.
 
-    * ``lead``: as many elements come before the dimension in each result as in the first argument, and it is the outermost
-      part of that dimension;
+    * ``lead``: the product of the sizes before the dimension is the same in the first argument and in each result;
     * ``equal``: all sizes are equal;
     * ``first``: the dimension is the first one of each tensor;
     * ``batch1`` to ``batch5``: it is not one of the last 1 to 5 dimensions of any argument;
