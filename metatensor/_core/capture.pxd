@@ -61,6 +61,8 @@ cdef class Capture(Mode):
     cdef IntegerMap by_object           # address of a tensor -> the number of its latest value
     cdef IntegerMap by_storage          # what identifies a storage -> its number
     cdef list generators                # pairs of a Generator and its state when it was first used
+    cdef long long first_generator      # the serial number of the first generator that is created during the capture
+    cdef object ends                    # an exception to raise after the call that is being handled, or None
     cdef long long begun                # what `next_capture` returned
     cdef readonly DType default_dtype   # when the capture was made
 
@@ -78,11 +80,11 @@ cdef class Capture(Mode):
     cdef Value of_storage(self, Storage s, DType dtype)
     cdef tuple with_dtype(self, Call* c, tuple args, dict kwargs, object result)
     cdef tuple with_source(self, Call* c, tuple args)
-    cdef tuple with_ticket(self, Overload ov, int slot, tuple args, dict kwargs, Ticket ticket)
+    cdef tuple with_ticket(self, Overload ov, int slot, tuple args, dict kwargs, object ticket)
     cdef int calling_module(self, ThreadState state) except -1
     cdef Value value_of(self, Tensor t, bint made)
     cdef object encode(self, object argument)
     cdef tuple written(self, Call* c)
     cdef object results(self, Call* c, object result)
     cdef int copied(self, Tensor t, Tensor copy) except -1
-    cdef Ticket ticket(self, object generator, tuple taken)
+    cdef object ticket(self, object generator, tuple taken)

@@ -70,6 +70,7 @@ class Capture(Mode):
     default_dtype: DType
     module: int
     def __init__(self) -> None: ...
+    def check_generators(self) -> None: ...
     def drop_unused_copies(self, outputs: Iterable[Value]) -> None: ...
     def input(self, t: Tensor) -> Value: ...
     def value(self, t: Tensor) -> Value: ...
@@ -85,6 +86,14 @@ def note_read(t: Tensor, name: str) -> None:
 def note_storage_read(s: Storage, name: str) -> None:
     """Note that the bytes of a storage leave the library."""
 
-def is_traced() -> bool: ...
+def note_seed(g: Generator, by_chance: bool) -> None:
+    """Note that the state of a generator is about to be set, and whether to random bytes."""
+
+def raise_after_call(ends: BaseException) -> None:
+    """Raise an exception, but if a call is being traced, after it has returned and been recorded."""
+
+def is_traced() -> bool:
+    """Return whether a trace records the calls of this thread now."""
+
 def refuse_in_trace(what: str) -> None:
     """Raise RuntimeError if a trace would miss what is about to happen."""

@@ -20,7 +20,7 @@ from metatensor._core.memory cimport DEATH, Event, MemoryLog
 from metatensor._core.modes cimport Mode, run_modes
 from metatensor._core.dtype cimport DType, default_float
 from metatensor._core.op cimport FUNCTIONAL, HOST, IN_PLACE, K_DTYPE, K_GENERATOR, K_TENSORS, Call, Op, Overload
-from metatensor._core.random cimport Generator, default
+from metatensor._core.random cimport Generator, default, generators_made
 from metatensor._core.size cimport make_tuple
 from metatensor._core.storage cimport Storage, next_capture
 from metatensor._core.tensor cimport Tensor, over_storage
@@ -31,6 +31,7 @@ from bisect import bisect_left
 from metatensor._core.engine import latest_node, visited_node
 from metatensor._core.op import registry
 
+_RESEEDED = "trace: the seed of a random number generator was changed during the run; set it before, or create a generator in the run"
 _READS = frozenset(("item", "tolist"))
 
 
@@ -159,7 +160,7 @@ cdef class Capture(Mode):
         self.calls, self.leaves, self.reads, self.values, self.generators = [], [], [], [], []
         self.nodes, self.callers, self.copies = [], [], []
         self.takes_parts = True
-        self.begun = next_capture()
+        self.begun, self.first_generator = next_capture(), generators_made()
         self.default_dtype = default_float()
 
     def __dealloc__(self):
@@ -405,9 +406,12 @@ cdef class Capture(Mode):
                 found.append(self.value_of(<Tensor>t, False))
         return tuple(found)
 
-    cdef Ticket ticket(self, object generator, tuple taken):
+    cdef object ticket(self, object generator, tuple taken):
+        """Return the ticket of a call; that of a generator that the run has created is a constant."""
         cdef Ticket made = Ticket.__new__(Ticket)
         cdef Generator g = default if generator is None else <Generator>generator
+        if g.serial >= self.first_generator:
+            return taken
         for known, key, first in self.generators:
             if known is g:
                 break
@@ -415,7 +419,7 @@ cdef class Capture(Mode):
             key, first = taken
             self.generators.append((g, key, first))
         if taken[0] != key or taken[1] < first:
-            raise RuntimeError("trace: the seed of a random number generator was changed during the capture; set it before")
+            raise RuntimeError(_RESEEDED)
         made.generator = None if g is default else g
         made.number = taken[1] - first
         return made
@@ -476,6 +480,9 @@ cdef class Capture(Mode):
         made.args, made.options = args, kwargs
         made.result = self.results(c, result)
         self.calls.append(made)
+        if self.ends is not None:
+            ends, self.ends = self.ends, None
+            raise ends
         if made.result is None and result is not None:      # a decision, such as that of `equal`
             for argument in args:
                 if type(argument) is Value:
@@ -528,7 +535,7 @@ cdef class Capture(Mode):
         i = bisect_left(self.nodes, node) - 1
         return self.callers[i] if i >= 0 else 0
 
-    cdef tuple with_ticket(self, Overload ov, int slot, tuple args, dict kwargs, Ticket ticket):
+    cdef tuple with_ticket(self, Overload ov, int slot, tuple args, dict kwargs, object ticket):
         """Return the positional arguments with the ticket, or add it to the keyword arguments."""
         if slot < len(args):
             return args[:slot] + (ticket,) + args[slot + 1:]
@@ -573,6 +580,13 @@ cdef class Capture(Mode):
         self.reads[:] = [(at - shift[at], name, value) for at, name, value in self.reads]
         for i in range(self.n_storages):
             self.storages[i].used = max(self.storages[i].used - <Py_ssize_t>shift[self.storages[i].used], 0)
+
+    def check_generators(self):
+        """Raise RuntimeError if the run has left generators in states that a run of the program would not set."""
+        cdef Generator g
+        for g, key, first in self.generators:
+            if g.key != key or g.taken < first:
+                raise RuntimeError(_RESEEDED)
 
     def releases(self, MemoryLog log not None):
         """Return the storages that the run released after each call, by the index of the call. `log` is the `MemoryLog` of the run."""
@@ -645,6 +659,32 @@ def note_storage_read(Storage s not None, str name not None):
         storage = capture.storage_of(capture.key_of(s))
         value = capture.of_storage(s, dtype_by_name("uint8")) if storage < 0 else capture.values[capture.storages[storage].newest]
         capture.reads.append((len(capture.calls), name, value))
+
+
+def note_seed(Generator g not None, bint by_chance):
+    """Note that the state of a generator is about to be set, and whether to random bytes."""
+    cdef Capture capture = active_capture()
+    if capture is None:
+        return
+    if by_chance:
+        raise RuntimeError("trace: seed() sets a random seed, which a program cannot repeat; use manual_seed()")
+    if g.serial >= capture.first_generator:
+        return
+    for known, _, _ in capture.generators:
+        if known is g:
+            return
+    capture.generators.append((g, g.key, g.taken))
+
+
+def raise_after_call(ends not None):
+    """Raise an exception, but if a call is being traced, after it has returned and been recorded."""
+    cdef ThreadState state = thread_state()
+    cdef Py_ssize_t i
+    for i in range(state.level, len(state.modes)):
+        if type(state.modes[i]) is Capture:
+            (<Capture>state.modes[i]).ends = ends
+            return
+    raise ends
 
 
 def is_traced():

@@ -17,6 +17,8 @@ from metatensor._core.tensor cimport Tensor, new_contiguous
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport dim_t
 
+from metatensor._core.late import later
+
 cdef enum:
     STATE_BYTES = 16
 
@@ -24,6 +26,21 @@ cdef enum:
 _WITHOUT_GENERATOR = frozenset(("opengl", "opencl", "mkldnn", "ideep", "ve", "fpga", "maia", "lazy", "vulkan", "ipu"))
 
 _FIRST_SEED = 67280421310721    # the seed of a new Generator(), as in PyTorch
+
+
+cdef long long _made = 0
+
+
+cdef long long generators_made() noexcept:
+    """Return the number of generators that have been created."""
+    return _made
+
+
+cdef int _reseeding(Generator g, bint by_chance) except -1:
+    """Tell a trace that the state of a generator is about to be set, and whether to random bytes."""
+    if hints.modes:
+        later("note_seed")(g, by_chance)
+    return 0
 
 
 cdef unsigned long long _wrap_seed(object seed) except? 0:
@@ -72,6 +89,9 @@ cdef class Generator:
             raise RuntimeError(f"Generator: there are no random numbers on devices of type {self.device.type}")
         self.key = _FIRST_SEED
         self.taken = 0
+        global _made
+        self.serial = _made
+        _made += 1
 
     def manual_seed(self, seed):
         """Set the seed, restart the stream and return the generator.
@@ -88,12 +108,15 @@ cdef class Generator:
         TypeError
             If `seed` is not an int.
         """
-        self.key = _wrap_seed(seed)
+        cdef unsigned long long key = _wrap_seed(seed)
+        _reseeding(self, False)
+        self.key = key
         self.taken = 0
         return self
 
     def seed(self):
         """Set a seed from the entropy of the system, restart the stream and return the seed."""
+        _reseeding(self, True)
         self.key = int.from_bytes(os.urandom(8), "little")
         self.taken = 0
         return self.key
@@ -121,11 +144,15 @@ cdef class Generator:
         RuntimeError
             If it does not have 16 bytes.
         """
-        self.key, self.taken = struct.unpack("<QQ", _as_bytes(new_state))
+        key, taken = struct.unpack("<QQ", _as_bytes(new_state))
+        _reseeding(self, False)
+        self.key, self.taken = key, taken
         return self
 
     def clone_state(self):
         """Return a new generator with the same device and state."""
+        if hints.modes:
+            later("refuse_in_trace")("clone_state() of a generator")
         cdef Generator g = Generator.__new__(Generator)
         g.device = self.device
         g.key = self.key

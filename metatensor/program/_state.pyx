@@ -126,6 +126,19 @@ cdef class State:
                 found.append(Effect("replaced", self.names[i], capture.value(now)))
         return found
 
+    def replaced(self, dict held not None):
+        """Return the tensors that the run put in place of parameters and buffers, by name, where they have the layout of those before."""
+        cdef Py_ssize_t i
+        cdef dict found = {}
+        cdef Value value
+        for i in range(len(self.names)):
+            now, value = self.members[i].get(self.keys[i]), held.get(self.names[i])
+            if now is self.tensors[i] or now is None or value is None:
+                continue
+            if (<Tensor>now).dtype is value.dtype and now.shape == value.shape and now.device == value.device:
+                found[self.names[i]] = now
+        return found
+
     def held(self, Capture capture not None, inputs):
         """Return the values, by name, of the tensors that existed before the run, except inputs; these tensors; the kind of each
         (``"parameter"``, ``"buffer"`` or ``"constant"``); and further names of parameters and buffers, each with the first name."""

@@ -456,7 +456,8 @@ def _value(row: Any) -> Value:
     number, storage, dtype, device, offset, shape, stride, conj, neg, grad = _row_of(
         row, (int, int, str, str, int, list, list, bool, bool, bool), "values")  # fmt: skip
     whole = (*shape, *stride, offset, number, storage)
-    if not all(type(n) is int and 0 <= n < 1 << 62 for n in whole) or len(shape) != len(stride) or len(shape) > 64:
+    possible = all(type(n) is int and 0 <= n < 1 << 62 for n in whole) and max(number, storage) < 1 << 31
+    if not possible or len(shape) != len(stride) or len(shape) > 64:
         raise Malformed(f"value {number} has an impossible layout")
     return Value(number, storage, offset, shape, stride, dtype_of(dtype), decoded({"device": device}, {}), conj, neg, grad)
 

@@ -84,9 +84,12 @@ def _run(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any], observing:
                 result = fn(*args, **kwargs)
         output = mapped(capture.value, Tensor, result)
         effects = state.effects(capture)
+        capture.check_generators()
         capture.drop_unused_copies(leaves(Value, (output, [effect.value for effect in effects])))
         del result
     held, tensors, kinds, tied = state.held(capture, leaves(Value, given))
+    if observing is None:  # otherwise the caller restores the modules
+        tensors.update(state.replaced(held))
     return Program(
         _title(fn), arguments=given, output=output, calls=capture.calls, held=held, kinds=kinds, tied=tied, tensors=tensors,
         effects=effects, releases=capture.releases(log), modules=state.paths.paths, reads=_dependent(capture),

@@ -14,6 +14,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor import amp
+from metatensor._core.capture import raise_after_call
 from metatensor._core.engine import current_walk
 from metatensor._core.modes import DispatchMode
 
@@ -176,7 +177,7 @@ class Recomputation:
             elif self.complete:
                 excess = True
             if self.early_stop and len(found) == len(self.saved) and self.complete:
-                raise _Done
+                raise_after_call(_Done())
             return value
 
         args, kwargs = self._arguments()

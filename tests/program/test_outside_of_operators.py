@@ -315,3 +315,101 @@ def test_functionalize_refuses_to_lose_a_gradient(fn):
         program = mt.program.functionalize(mt.program.trace(fn, ones(3), parameter()))
         mine, other = parameter(), parameter()
         assert mt.equal(program(ones(3), mine), fn(ones(3), other)) and mt.equal(mine, other)
+
+
+# Generators ------------------------------------------------------------------------------------------------
+
+
+def test_generators_that_the_run_creates_give_the_same_numbers_each_time(tmp_path):
+    def fn(x):
+        generator = mt.Generator().manual_seed(3)
+        return x + mt.rand(4, generator=generator, device="cpu"), mt.randperm(4, generator=mt.Generator(), device="cpu"), mt.rand_like(x)
+
+    program = mt.program.trace(fn, ones(4))
+    program.save(tmp_path / "p.mtp")
+    scope = {}
+    exec(program.code, scope)
+    for run in (program, mt.program.load(tmp_path / "p.mtp"), lambda x: scope["forward"]({}, x)):
+        for seed in (1, 2):
+            mt.manual_seed(seed)
+            want = fn(ones(4))
+            mt.manual_seed(seed)
+            assert all(mt.equal(a, b) for a, b in zip(want, run(ones(4)), strict=True))
+
+
+OUTER = mt.Generator()
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: (mt.manual_seed(0), mt.rand_like(x))[1],
+    lambda x: (mt.rand_like(x), mt.manual_seed(0))[0],
+    lambda x: mt.rand(4, generator=OUTER.manual_seed(1)),
+    lambda x: (OUTER.set_state(mt.Generator().manual_seed(5).get_state()), x)[1],
+], ids=["before a draw", "after a draw", "generator", "state"])  # fmt: skip
+def test_setting_seeds_is_refused(fn):
+    mt.manual_seed(7)
+    OUTER.manual_seed(8)
+    with pytest.raises(RuntimeError, match="trace: the seed of a random number generator was changed during the run"):
+        mt.program.trace(fn, ones(4))
+
+
+def test_random_seeds_and_copies_of_generators_are_refused():
+    with pytest.raises(RuntimeError, match=r"seed\(\) sets a random seed"):
+        mt.program.trace(lambda x: (mt.seed(), x)[1], ones(4))
+    with pytest.raises(RuntimeError, match=r"clone_state\(\) of a generator"):
+        mt.program.trace(lambda x: mt.rand(4, generator=OUTER.clone_state()), ones(4))
+
+
+def test_states_may_be_restored():
+    def fn(x):
+        before = mt.get_rng_state()
+        y = mt.rand_like(x)
+        mt.set_rng_state(before)
+        return y, mt.rand_like(x)
+
+    program = mt.program.trace(fn, ones(4))
+    mt.manual_seed(3)
+    want, state = fn(ones(4)), mt.get_rng_state()
+    mt.manual_seed(3)
+    got = program(ones(4))
+    assert mt.equal(want[0], want[1]) and all(map(mt.equal, want, got)) and mt.equal(state, mt.get_rng_state())
+
+
+# State ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("last", [mt.nn.Tanh(), mt.nn.Sigmoid(), mt.nn.ReLU(), mt.nn.Softmax(-1)], ids=lambda m: type(m).__name__)
+def test_recomputation_is_in_the_program(last):
+    """The second call of a checkpointed function ends inside of the operator that saves the last tensor."""
+    layers = mt.nn.Sequential(mt.nn.Linear(3, 3, device="cpu"), mt.nn.Dropout(), last)
+
+    def step(x):
+        layers.zero_grad()
+        mt.utils.checkpoint.checkpoint(layers, x, use_reentrant=False).square().sum().backward()
+        return layers[0].weight.grad.clone()
+
+    program = mt.program.trace(step, ones(2, 3))
+    assert "constant" not in [kind for name, kind in program.kinds.items() if program.held[name].dtype.is_floating_point]
+    x = mt.arange(6.0, device="cpu").view(2, 3)
+    mt.manual_seed(1)
+    want = step(x)
+    mt.manual_seed(1)
+    assert mt.equal(program(x), want)
+
+
+def test_a_program_continues_from_the_buffers_that_the_trace_has_replaced():
+    class Counting(mt.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("n", mt.zeros((), device="cpu"))
+            self.register_buffer("shape", mt.zeros(1, device="cpu"))
+
+        def forward(self, x):
+            self.n = self.n + 1
+            self.shape = mt.cat((self.shape, self.n[None]))
+            return x * self.n
+
+    model = Counting()
+    program = mt.program.trace(model, ones(1))
+    assert program(ones(1)).item() == 2 and program(ones(1)).item() == 3
+    assert model.n.item() == 1 and model.shape.shape == (2,)

@@ -131,6 +131,7 @@ def test_what_has_no_form_is_refused():
     (lambda h, c: h["arguments"].append(1), "arguments"),
     (lambda h, c: c[0].pop(), "malformed"),
     (lambda h, c: [row for row in c if row[0] == "_from_host"][0][1][0].update(bytes="AAAA"), "bytes"),
+    (lambda h, c: h["values"][0].__setitem__(0, 1 << 40), "impossible layout"),
 ])  # fmt: skip
 def test_malformed_programs(change, words):
     data = io.BytesIO(saved(sample()[0]))

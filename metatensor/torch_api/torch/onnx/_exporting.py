@@ -225,6 +225,8 @@ def _traced(model: Any, args: tuple, kwargs: dict[str, Any], dynamo: bool, train
         with restoring(model if isinstance(model, mt.nn.Module) else None), onnx._exporting_now(), mt.no_grad(), \
                 _mode(model, dynamo, training):  # fmt: skip
             program = mt.program.trace(model, *args, **kwargs)
+        if isinstance(model, mt.nn.Module):  # buffers that the run has replaced are restored now
+            program.tensors.update({name: t for name, t in model.named_buffers() if name in program.tensors})
         args, kwargs = program.arguments
     names: list[str] = []
     seen: set[int] = set()
