@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 
 import pytest
 
@@ -270,11 +271,18 @@ def test_a_rank_that_fails(tmp_path):
     assert len(files(tmp_path)) == 5
 
 
+@pytest.fixture(scope="module")
+def saved_by_three(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("three") / "saved"
+    on_ranks(3, programs.save, folder)
+    return folder
+
+
 @pytest.mark.parametrize("step, scale", [("finish", 2), ("gather", 1)])
 @pytest.mark.parametrize("ranks", [(0,), (1,), (0, 1, 2)])
-def test_communication_that_fails(tmp_path, monkeypatch, step, scale, ranks):
+def test_communication_that_fails(tmp_path, monkeypatch, saved_by_three, step, scale, ranks):
     """A rank does not remove its files if another one may complete the checkpoint, or has completed it."""
-    on_ranks(3, programs.save, tmp_path)
+    shutil.copytree(saved_by_three, tmp_path, dirs_exist_ok=True)
     before = getattr(checkpoint.state_dict_saver.Ranks, step)
 
     def failing(self, what, function):

@@ -39,9 +39,14 @@ def test_gradients_are_those_of_one_process(name, each, ranks, reference):
     same(sim.run(connected(trained), name, each, world_size=ranks), *reference)
 
 
+@pytest.fixture(scope="module")
+def twenty_steps():
+    return plain(20)
+
+
 @pytest.mark.parametrize("name, each", [("1F1B", 1), ("ZBVZeroBubble", 2)])
-def test_twenty_steps(name, each):
-    losses, grads = plain(20)
+def test_twenty_steps(twenty_steps, name, each):
+    losses, grads = twenty_steps
     assert losses[-1] < losses[0] / 1.5
     same(sim.run(connected(trained), name, each, 20, world_size=4), losses, grads)
 
