@@ -17,7 +17,7 @@ from metatensor._core.storage cimport has_values, new_storage
 from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, hooks, over_storage, version_of
 from metatensor._core.thread cimport thread_state
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_FIXED_VIEW, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_RETAINS_GRAD, T_VIEW, dim_t,
+    KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_DISTRIBUTED, T_FIXED_VIEW, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_RETAINS_GRAD, T_VIEW, dim_t,
 )
 from metatensor._core.versions cimport detached
 
@@ -92,6 +92,10 @@ cdef bint _laid_out_for(Tensor g, Tensor variable) except -1:
 
 cdef Tensor _copied_for(Tensor g, Tensor variable):
     cdef Tensor made
+    if g.flags & T_DISTRIBUTED:         # the copy has the placements of `g`
+        if is_row_major(variable.ndim, variable.sizes, variable.strides):
+            return <Tensor>call("clone", (g,), {"memory_format": _contiguous_format()})
+        return <Tensor>call("clone", (g,))
     if is_dense(variable.ndim, variable.sizes, variable.strides):
         made = <Tensor>call("empty_strided", (make_tuple(variable.ndim, variable.sizes),
                                               make_tuple(variable.ndim, variable.strides)),
@@ -130,19 +134,28 @@ cdef int _accumulate(Tensor variable, Tensor g) except -1:
     """
     cdef TensorExtra extra = extra_of(variable)
     cdef bint create = thread_state().grad_enabled
-    # A kernel may release the GIL, and other threads may add to the same gradient.
-    with _accumulating:
-        if extra.grad is None:
-            if not create and _owned_alone(g) and _laid_out_for(g, variable):
-                extra.grad = g if not g.flags & T_REQUIRES_GRAD and g.base is None else detached(g)
-            else:
-                extra.grad = _copied_for(g, variable)
-        elif create:
-            extra.grad = call("add", (extra.grad, g))
-        else:
-            call("add_", (extra.grad, g))
+    if variable.flags & T_DISTRIBUTED:
+        # This may communicate with ranks that are threads of this process, and must not keep them from adding theirs.
+        _add(extra, variable, g, create)
+    else:
+        # A kernel may release the GIL, and other threads may add to the same gradient.
+        with _accumulating:
+            _add(extra, variable, g, create)
     if create and (<Tensor>extra.grad).node != NULL and (<Tensor>extra.grad).flags & T_NONLEAF:
         track_all(<Node>(<Tensor>extra.grad).node)      # it leads to the leaf
+    return 0
+
+
+cdef int _add(TensorExtra extra, Tensor variable, Tensor g, bint create) except -1:
+    if extra.grad is None:
+        if not create and _owned_alone(g) and _laid_out_for(g, variable):
+            extra.grad = g if not g.flags & T_REQUIRES_GRAD and g.base is None else detached(g)
+        else:
+            extra.grad = _copied_for(g, variable)
+    elif create:
+        extra.grad = call("add", (extra.grad, g))
+    else:
+        call("add_", (extra.grad, g))
     return 0
 
 

@@ -54,8 +54,7 @@ def test_ranks_that_disagree_are_explained_on_demand():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 4])
-@pytest.mark.parametrize("name", ["train_ddp", "train_fsdp"])
+@pytest.mark.parametrize("name, count", [("train_ddp", 2), ("train_fsdp", 4)])
 def test_training_is_the_one_that_was_simulated(name, count, tmp_path, monkeypatch):
     """Losses are those of one process; what MPI communicates is what meta predicted, on each rank."""
     monkeypatch.syspath_prepend(str(EXAMPLES))

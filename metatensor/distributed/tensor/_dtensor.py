@@ -11,7 +11,7 @@ from metatensor._core.tensor import Tensor, _disabled_torch_function_impl
 from metatensor.distributed import _functional_collectives as collectives
 from metatensor.distributed.device_mesh import DeviceMesh
 from metatensor.distributed.tensor._moving import is_cut, local_shape, moved
-from metatensor.distributed.tensor._utils import held_blocks
+from metatensor.distributed.tensor._utils import held_blocks, in_order, whole_stride
 from metatensor.distributed.tensor.placement_types import DTensorSpec, Partial, Placement, Replicate, Shard, _StridedShard, interned
 
 __all__ = ["DTensor", "distribute_module", "distribute_tensor"]
@@ -255,10 +255,7 @@ class _ToLocal(mt.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         spec = ctx.spec
-        shape, stride = _whole_layout(grad, spec.mesh, ctx.placements)
-        if shape != list(spec.shape):  # shards are not equal
-            stride = spec.stride
-        return wrap(grad, _spec(spec.mesh, ctx.placements, spec.shape, stride, grad.dtype)), None
+        return wrap(grad, _spec(spec.mesh, ctx.placements, spec.shape, whole_stride(grad, spec.shape), grad.dtype)), None
 
 
 class _Redistribute(mt.autograd.Function):
@@ -267,8 +264,9 @@ class _Redistribute(mt.autograd.Function):
         spec = tensor._spec
         ctx.placements, ctx.dtype, ctx.backward_dtype = spec.placements, tensor.dtype, backward_dtype
         local = tensor._local_tensor if dtype is None else tensor._local_tensor.to(dtype)
-        local = moved(local, spec.mesh, spec.shape, spec.placements, placements)
-        return wrap(local.detach(), _spec(spec.mesh, placements, spec.shape, spec.stride, local.dtype))
+        found = moved(local, spec.mesh, spec.shape, spec.placements, placements)
+        stride = spec.stride if found is local else whole_stride(found, spec.shape)
+        return wrap(found.detach(), _spec(spec.mesh, placements, spec.shape, stride, found.dtype))
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
@@ -328,7 +326,11 @@ def distribute_tensor(
     local = moved(local, mesh, whole.shape, (Replicate(),) * mesh.ndim, placed)
     if any(isinstance(one, Partial) for one in placed) and local is whole:
         local = local.clone()
-    return wrap(local, _spec(mesh, placed, whole.shape, whole.stride(), whole.dtype), tensor.requires_grad)
+    stride = whole.stride()
+    if local is not whole:
+        local = in_order(local, stride)
+        stride = whole_stride(local, whole.shape) if 0 in stride else stride
+    return wrap(local, _spec(mesh, placed, whole.shape, stride, whole.dtype), tensor.requires_grad)
 
 
 def distribute_module(

@@ -10,6 +10,7 @@ from metatensor._core.sharded import wrap
 from metatensor._core.tensor import Tensor
 from metatensor.distributed.tensor._moving import moved
 from metatensor.distributed.tensor._running import _call, _rebuilt, _spec_of, local_values
+from metatensor.distributed.tensor._utils import whole_stride
 from metatensor.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard, interned
 
 __all__ = ["run_random"]
@@ -51,7 +52,7 @@ def run_random(call: Any, values: Sequence[Any], out: Any) -> Any:
     for part in parts:
         target = placements if part.shape == first.shape else whole
         local = moved(part, call.mesh, part.shape, whole, target)
-        made.append(wrap(local, interned(call.mesh, target, part.shape, _whole_stride(local, part.shape), part.dtype)))
+        made.append(wrap(local, interned(call.mesh, target, part.shape, whole_stride(local, part.shape), part.dtype)))
     if out is not None:
         out._local_tensor.copy_(moved(made[0]._local_tensor, call.mesh, out.shape, made[0].placements, out.placements))
         return out
@@ -100,15 +101,7 @@ def _on_parts(call: Any, values: Sequence[Any], placements: tuple[Placement, ...
     for part in call.outputs(result, arguments):
         if part.dim() >= last and part.shape[:last] == local.shape[:last]:
             shape = tuple(first.shape[dim] if dim in cut else n for dim, n in enumerate(part.shape))
-            made.append(wrap(part, interned(call.mesh, placements, shape, _whole_stride(part, shape), part.dtype)))
+            made.append(wrap(part, interned(call.mesh, placements, shape, whole_stride(part, shape), part.dtype)))
         else:
             made.append(wrap(part, _spec_of(call, part, (Replicate(),) * call.mesh.ndim)))
     return _rebuilt(result, iter(made))
-
-
-def _whole_stride(part: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return strides of a dense tensor of the given shape whose dimensions are in memory in the order of those of the part."""
-    stride, step = [0] * len(shape), 1
-    for dim in sorted(range(len(shape)), key=lambda dim: (part.stride(dim), -dim)):
-        stride[dim], step = step, step * max(shape[dim], 1)
-    return tuple(stride)

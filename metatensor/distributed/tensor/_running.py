@@ -9,6 +9,7 @@ from metatensor._core.sharded import wrap
 from metatensor._core.tensor import Tensor
 from metatensor.distributed.communication_log import log
 from metatensor.distributed.tensor._moving import moved
+from metatensor.distributed.tensor._utils import in_order
 from metatensor.distributed.tensor.placement_types import DTensorSpec, Replicate
 
 __all__ = ["local_values", "run_moved"]
@@ -76,26 +77,12 @@ def local_values(call: Any, targets: Mapping[Any, Any], values: Sequence[Any]) -
             return moved(value, call.mesh, value.shape, whole, target)
         own = value._local_tensor  # type: ignore[attr-defined]
         found = moved(own, call.mesh, value.shape, spec.placements, target)
-        return found if found is own else _in_order(found, spec.stride)
+        return found if found is own else in_order(found, spec.stride)
 
     found = {}
     for name, value in zip(call.arguments, values):
         found[name] = [local((name, item), one) for item, one in enumerate(value)] if isinstance(value, list) else local((name, -1), value)
     return found
-
-
-def _in_order(t: Any, stride: Sequence[int]) -> Any:
-    """Return a tensor whose dimensions are in memory in the order of ``stride``, that of the whole tensor.
-
-    Results have the layout that the operator gives them for the whole tensor, so the parts must be laid out alike.
-    """
-    if 0 in stride:
-        return t
-    dims = sorted(range(t.dim()), key=lambda dim: -stride[dim])
-    ordered = t.permute(dims)
-    if ordered.is_contiguous():
-        return t
-    return ordered.contiguous().permute(sorted(range(t.dim()), key=dims.__getitem__))
 
 
 def _apart(call: Any, arguments: dict[str, Any], values: Sequence[Any]) -> dict[str, Any]:

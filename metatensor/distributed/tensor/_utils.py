@@ -8,7 +8,7 @@ from typing import Any
 
 from metatensor.distributed.tensor.placement_types import Placement, Shard, _StridedShard
 
-__all__ = ["compute_local_shape_and_global_offset", "held_blocks", "held_ranges"]
+__all__ = ["compute_local_shape_and_global_offset", "held_blocks", "held_ranges", "in_order", "whole_stride"]
 
 
 def compute_local_shape_and_global_offset(
@@ -82,3 +82,35 @@ def _part(held: list[range], count: int, index: int) -> list[range]:
             parts.append(part)
         before += len(run)
     return parts
+
+
+def whole_stride(part: Any, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return strides of a tensor of the given shape that is laid out like its part.
+
+    The dimensions are in memory in the same order. Those that are expanded in the part are expanded, and where the elements of the part
+    are not next to each other, neither are those of the tensor. So a view of the tensor that its strides allow is a view of the part.
+    """
+    stride, step, reached = [0] * len(shape), 1, 1  # in the tensor and in the part, the elements up to a dimension take
+    contiguous = part.is_contiguous()
+    held = part.stride()
+    for dim in reversed(range(len(shape))) if contiguous else sorted(range(len(shape)), key=lambda dim: (held[dim], -dim)):
+        if contiguous:
+            stride[dim], step = step, step * max(shape[dim], 1)
+        elif held[dim]:
+            stride[dim] = step + abs(held[dim] - reached)
+            step, reached = stride[dim] * max(shape[dim], 1), held[dim] * part.shape[dim]
+    return tuple(stride)
+
+
+def in_order(t: Any, stride: Sequence[int]) -> Any:
+    """Return a tensor whose dimensions are in memory in the order of ``stride``, that of the whole tensor.
+
+    Results have the layout that the operator gives them for the whole tensor, so the parts must be laid out alike.
+    """
+    if 0 in stride:
+        return t
+    dims = sorted(range(t.dim()), key=lambda dim: -stride[dim])
+    ordered = t.permute(dims)
+    if ordered.is_contiguous():
+        return t
+    return ordered.contiguous().permute(sorted(range(t.dim()), key=dims.__getitem__))
