@@ -528,3 +528,15 @@ def test_tensors_that_only_have_the_class():
             x + mt.ones(2, 2, device="meta").as_subclass(DTensor)
     finally:
         dist.destroy_process_group()
+
+
+def test_plans_that_change_nothing_are_noticed():
+    mesh = init_device_mesh("meta", (2,))
+    try:
+        layer = mt.nn.Linear(4, 4, device="meta")
+        with pytest.warns(UserWarning, match="no submodule of Linear matches 'layers.\\*.up'"):
+            parallelize_module(layer, mesh, {"layers.*.up": ColwiseParallel()})
+        with pytest.warns(UserWarning, match="there is no plan"):
+            assert parallelize_module(layer, mesh) is layer
+    finally:
+        dist.destroy_process_group()

@@ -299,6 +299,8 @@ class PipelineScheduleMulti(_PipelineSchedule):
         args_chunk_spec: Any = None, kwargs_chunk_spec: Any = None, output_merge_spec: Any = None, scale_grads: bool = True,
         backward_requires_autograd: bool = True, defer_pp_recv: bool = False,
     ) -> None:  # fmt: skip
+        if not isinstance(stages, (list, tuple)):
+            raise TypeError(f"{type(self).__name__}: expected a list of the stages of this rank, got {type(stages).__name__}")
         super().__init__(list(stages), n_microbatches, loss_fn, args_chunk_spec, kwargs_chunk_spec, output_merge_spec, scale_grads)
 
     def _load_csv(self, filename: Any, format: str = "compute_only") -> None:

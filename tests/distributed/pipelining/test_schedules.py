@@ -283,3 +283,8 @@ def test_a_table_from_a_file(tmp_path):
         sim.run(run, path, world_size=2)
     with pytest.raises(ValueError, match="format must be"):
         sim.run(connected(lambda: schedules.PipelineScheduleMulti([stage_of(dist.get_rank(), 2)], 2)._load_csv(full, "x")), world_size=2)
+
+
+def test_several_stages_are_a_list():
+    with pytest.raises(TypeError, match="ScheduleInterleaved1F1B: expected a list of the stages of this rank, got Linear"):
+        pipelining.ScheduleInterleaved1F1B(nn.Linear(2, 2, device="meta"), 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -49,6 +50,11 @@ def parallelize_module(
     TypeError
         If the plan is neither a style nor a dict.
 
+    Warns
+    -----
+    UserWarning
+        If there is no plan, or if no submodule has a name of the plan.
+
     Examples
     --------
     >>> import metatensor as mt
@@ -65,6 +71,7 @@ def parallelize_module(
     """
     mesh = DeviceMesh("cpu") if device_mesh is None else device_mesh
     if parallelize_plan is None:
+        warnings.warn("parallelize_module: there is no plan, so the module is not changed", stacklevel=2)
         return module
     if isinstance(parallelize_plan, ParallelStyle):
         parallelize_plan.src_data_rank = src_data_rank
@@ -72,7 +79,10 @@ def parallelize_module(
     if not isinstance(parallelize_plan, dict):
         raise TypeError(f"parallelize_module: expected a ParallelStyle or a dict of them, got {type(parallelize_plan).__name__}")
     for pattern, style in parallelize_plan.items():
-        for found in _matching(module, pattern):
+        matching = _matching(module, pattern)
+        if not matching:
+            warnings.warn(f"parallelize_module: no submodule of {type(module).__name__} matches {pattern!r}", stacklevel=2)
+        for found in matching:
             parallelize_module(found, mesh, style, src_data_rank=src_data_rank)
     return module
 
