@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from functools import partial
 
 import pytest
 
@@ -396,9 +397,11 @@ def test_a_slice_keeps_its_bounds_where_they_reach_the_end():
 
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("training", [False, True])
-def test_batch_norm_needs_the_memory_that_it_needed_before(training, grad):
+@pytest.mark.parametrize("norm", [nn.BatchNorm2d, nn.InstanceNorm2d, partial(nn.InstanceNorm2d, affine=True, track_running_stats=True)],
+                         ids=["batch", "instance", "instance with statistics"])  # fmt: skip
+def test_normalization_needs_the_memory_that_it_needed_before(norm, training, grad):
     with mt.device("meta"):
-        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True)).train(training)
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), norm(4), nn.ReLU(inplace=True)).train(training)
         x = mt.empty(2, 3, 8, 8)
     logs = []
     with mt.set_grad_enabled(grad):

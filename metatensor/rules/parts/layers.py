@@ -48,6 +48,21 @@ def instance_norm(input: Any, mean: Any, var: Any, weight: Any, bias: Any, use_i
     return result
 
 
+@parts("nn.functional._instance_norm")
+def instance_norm_alone(input: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return instance_norm(input, None, None, weight, bias, True, 0.1, eps)
+
+
+@parts("nn.functional._instance_norm_train")
+def instance_norm_train(input: Any, mean: Any, var: Any, weight: Any, bias: Any, momentum: float, eps: float) -> Any:
+    return instance_norm(input, mean, var, weight, bias, True, momentum, eps)
+
+
+@parts("nn.functional._instance_norm_eval")
+def instance_norm_eval(input: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return instance_norm(input, mean, var, weight, bias, False, 0.1, eps)
+
+
 # Dropout ----------------------------------------------------------------------------------------------------
 
 
