@@ -21,7 +21,7 @@ from metatensor.distributed.tensor import Replicate
 from metatensor.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-from llama3 import Config, Decoder, RopeScaling
+from llama3 import Config, Decoder, RopeScaling, rotations
 
 CONFIGS = {
     "8b": Config(),
@@ -54,7 +54,7 @@ class Stage(mt.nn.Module):
     def forward(self, x: Any) -> Any:
         if self.model.embed_tokens is not None:
             x = self.model.embed_tokens(x)
-        cos, sin = self.model.rotations(x)
+        cos, sin = rotations(self.model.config, x.shape[1], x)
         for layer in self.model.layers:
             x = layer(x, cos, sin)
         return x if self.lm_head is None else self.lm_head(self.model.norm(x))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["Launch", "World", "current_world", "observed", "use_world"]
+__all__ = ["Launch", "Simulation", "World", "current_world", "observed", "use_world"]
 
 
 class Launch:
@@ -78,10 +78,34 @@ _process = World()
 _of_thread = threading.local()
 
 
+class Simulation:
+    """Tells threads of a simulation which of its ranks runs. The others wait meanwhile."""
+
+    def __init__(self) -> None:
+        self.world: World | None = None
+
+    def __enter__(self) -> None:
+        self._before = use_world(current_world())  # the calling thread keeps its own world
+        _simulations.append(self)
+
+    def __exit__(self, *_: object) -> None:
+        _simulations.remove(self)
+        use_world(self._before)
+
+
+_simulations: list[Simulation] = []
+"""Those that run, the innermost one last."""
+
+
 def current_world() -> World:
-    """Return the state of the rank that runs in this thread."""
-    found: World = getattr(_of_thread, "world", _process)
-    return found
+    """Return the state of the rank that runs in this thread.
+
+    A thread that a simulated rank has started, such as one of a pool, belongs to the rank that runs at the moment.
+    """
+    found: World | None = getattr(_of_thread, "world", None)
+    if found is None:
+        found = _simulations[-1].world if _simulations and _process.default is None else None
+    return found or _process
 
 
 def use_world(world: World | None) -> World | None:

@@ -193,6 +193,28 @@ class DeviceMesh:
         root._flattened[name] = made
         return made
 
+    def _unflatten(
+        self, dim: int | str, mesh_sizes: Sequence[int], mesh_dim_names: Sequence[str], backend_override: Any = None
+    ) -> DeviceMesh:
+        """Return a mesh of the same ranks in which a dimension is divided into several, the last of which varies fastest.
+
+        ``backend_override`` is ignored. Raise ValueError if the sizes do not multiply to that of the dimension, if there is not a name
+        for each, or if a name is that of another dimension.
+        """
+        at, sizes, names = self._dim(dim), tuple(mesh_sizes), tuple(mesh_dim_names)
+        if prod(sizes) != self._shape[at]:
+            raise ValueError(f"torch.distributed.DeviceMesh: a dimension of size {self._shape[at]} cannot be divided into {sizes}")
+        others = (*(self.mesh_dim_names or ())[:at], *(self.mesh_dim_names or ())[at + 1 :])
+        if len(names) != len(sizes) or len({*names, *others}) != len(names) + len(others):
+            raise ValueError(f"torch.distributed.DeviceMesh: the sizes {sizes} need {len(sizes)} names that are no others' of the mesh, "
+                             f"got {names}")  # fmt: skip
+        known = self.mesh_dim_names or tuple(f"dim_{one}" for one in range(self.ndim))
+        shape = (*self._shape[:at], *sizes, *self._shape[at + 1 :])
+        made = DeviceMesh(self.device_type, _Array(shape, self._ranks), mesh_dim_names=(*known[:at], *names, *known[at + 1 :]),
+                          _root=self._root)  # fmt: skip
+        made._cut_from = _Divided(self, at, sizes), list(range(len(shape)))  # type: ignore[assignment]
+        return made
+
     def _get_root_mesh(self) -> DeviceMesh:
         return self._root
 
@@ -327,6 +349,18 @@ class _Flat(NamedTuple):
     def _place_of(self, rank: int) -> tuple[int] | None:
         place = self.mesh._place_of(rank)
         return None if place is None else (sum(index * step for index, step in zip(place, _strides(self.mesh.shape))),)
+
+
+class _Divided(NamedTuple):
+    """A mesh of which one dimension is seen as several."""
+
+    mesh: DeviceMesh
+    dim: int
+    sizes: tuple[int, ...]
+
+    def _place_of(self, rank: int) -> tuple[int, ...] | None:
+        place = self.mesh._place_of(rank)
+        return None if place is None else (*place[: self.dim], *_unravel(place[self.dim], self.sizes), *place[self.dim + 1 :])
 
 
 def _rebuild(device_type: str, shape: tuple[int, ...], ranks: tuple[int, ...], names: tuple[str, ...] | None) -> DeviceMesh:

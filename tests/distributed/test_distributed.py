@@ -156,6 +156,32 @@ def test_meshes(world):
             call()
 
 
+@pytest.mark.parametrize("world_size", [8])
+def test_a_dimension_is_divided(world_size):
+    def run():
+        dist.init_process_group()
+        world = dist.device_mesh.init_device_mesh("cpu", (8,), mesh_dim_names=("world",))
+        mesh = world._unflatten(0, (2, 2, 2), ("pp", "dp", "tp"))
+        again = mesh._unflatten("dp", (2, 1), ("a", "b"))
+        loss = mesh["pp", "dp"]._flatten("loss")
+        other = world._unflatten("world", (4, 2), ("fsdp", "model"))
+        both = dist.device_mesh.DeviceMesh._concatenate([other["fsdp"], mesh["tp"]])
+        for wrong in (lambda: world._unflatten(0, (2, 2), ("a", "b")), lambda: mesh._unflatten("pp", (2, 1), ("tp", "x"))):
+            with pytest.raises(ValueError, match="DeviceMesh"):
+                wrong()
+        along = mesh["tp"].get_group().ranks
+        return mesh.get_coordinate(), again.shape, again.mesh_dim_names, loss.get_local_rank(), both.get_coordinate(), along
+
+    found = dist.sim.run(run, world_size=world_size)
+    assert [one[0] for one in found] == [(r // 4, r // 2 % 2, r % 2) for r in range(8)]
+    assert found[0][1:3] == ((2, 2, 1, 2), ("pp", "a", "b", "tp"))
+    assert [one[3] for one in found] == [r // 2 for r in range(8)]
+    assert [one[4] for one in found] == [(r // 2, r % 2) for r in range(8)]
+    assert found[5][5] == (4, 5)
+    groups = dist.sim.run(run, world_size=world_size, ranks="groups")
+    assert [one[0] for one in groups] == [one[0] for one in found]
+
+
 def test_a_distributed_tensor(world):
     mesh = dist.init_device_mesh("cpu", (1, 1))
     weight = mt.nn.Parameter(mt.ones(4, 2))

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -388,3 +389,13 @@ def test_equal_meshes_of_different_origin_tell_different_ranks_apart():
 
     every, some = (dist.sim.run(shapes, world_size=4, ranks=ranks) for ranks in ("all", "groups"))
     assert list(every) == list(some) == [((2, 2), True)] * 2 + [((2, 2), False)] * 2
+
+
+def test_threads_of_a_rank_belong_to_it():
+    def run():
+        dist.init_process_group()
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(lambda _: dist.get_rank(), range(4)))
+
+    assert sim.run(run, world_size=3) == [[rank] * 4 for rank in range(3)]
+    assert not dist.is_initialized()

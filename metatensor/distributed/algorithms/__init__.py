@@ -2,4 +2,4 @@
 
 from metatensor._core.lazy import attributes
 
-__getattr__, __dir__ = attributes(__name__, ("ddp_comm_hooks", "join"), {"Join": f"{__name__}.join:Join"})
+__getattr__, __dir__ = attributes(__name__, ("_checkpoint", "ddp_comm_hooks", "join"), {"Join": f"{__name__}.join:Join"})

@@ -38,5 +38,6 @@ __all__ = [
 ]  # fmt: skip
 
 __getattr__, __dir__ = attributes(
-    __name__, ("_flat_param", "_runtime_utils", "api", "sharded_grad_scaler", "wrap"), {"flat_param": f"{__name__}._flat_param"}
+    __name__, ("_flat_param", "_runtime_utils", "api", "fully_sharded_data_parallel", "sharded_grad_scaler", "wrap"),
+    {"flat_param": f"{__name__}._flat_param"}
 )

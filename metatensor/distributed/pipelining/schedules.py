@@ -8,11 +8,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import metatensor as mt
 from metatensor.distributed.pipelining import _orders
-from metatensor.distributed.pipelining._actions import Table, _Action, format_table
+from metatensor.distributed.pipelining._actions import Table, _Action, _ComputationType, format_table
 from metatensor.distributed.pipelining._running import run_actions
 from metatensor.distributed.pipelining._shared import reduce_shared, set_aside
 from metatensor.distributed.pipelining._timing import Timeline, check_table, forward_only, timeline, with_communication
@@ -23,6 +23,25 @@ __all__ = [
     "PipelineScheduleMulti", "PipelineScheduleSingle", "Schedule1F1B", "ScheduleDualPipeV", "ScheduleGPipe",
     "ScheduleInterleaved1F1B", "ScheduleInterleavedZeroBubble", "ScheduleLoopedBFS", "ScheduleZBVZeroBubble", "get_schedule_class",
 ]  # fmt: skip
+
+FORWARD, FULL_BACKWARD, OVERLAP_F_B = _ComputationType.FORWARD, _ComputationType.FULL_BACKWARD, _ComputationType.OVERLAP_F_B
+BACKWARD_INPUT, BACKWARD_WEIGHT = _ComputationType.BACKWARD_INPUT, _ComputationType.BACKWARD_WEIGHT
+
+
+class _PipelineContext(NamedTuple):
+    """What a function given to `register_custom_function` gets."""
+
+    schedule_ref: _PipelineSchedule
+    arg_mbs: list[tuple[Any, ...]] | None = None
+    kwarg_mbs: list[dict[str, Any]] | None = None
+    target_mbs: list[Any] | None = None
+    losses: list[Any] | None = None
+
+
+def _wait_batch_p2p(work: Sequence[Any]) -> None:
+    """Wait for messages."""
+    for one in work:
+        one.wait()
 
 
 class _PipelineSchedule:
@@ -312,6 +331,11 @@ class PipelineScheduleMulti(_PipelineSchedule):
         with open(filename, newline="", encoding="utf-8") as file:
             table = {rank: [_Action.from_str(cell) for cell in row] for rank, row in enumerate(csv.reader(file))}
         self._prepare_schedule_with_comms(table, format)
+
+    def register_custom_function(self, computation_type: _ComputationType, custom_function: Callable[..., Any]) -> None:
+        """Raise NotImplementedError: passes run in turn, so there is nothing that a function could overlap."""
+        name = f"{type(self).__name__}.register_custom_function"
+        raise NotImplementedError(f"{name}: {computation_type} cannot be replaced; passes run in turn")
 
     def _dump_csv(self, filename: Any, format: str = "compute_comms") -> None:
         """Write the table to a file that `_load_csv` reads."""

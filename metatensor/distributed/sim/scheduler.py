@@ -17,7 +17,7 @@ from metatensor._core.modes import _disable_modes, _restore_modes
 from metatensor._core.random import default_generator
 from metatensor._core.source_locations import add_note, location_of, running_line
 from metatensor.distributed._errors import DistBackendError
-from metatensor.distributed._world import World, use_world
+from metatensor.distributed._world import Simulation, World, use_world
 
 __all__ = ["Deadlock", "Rank", "RankFailed", "Scheduler"]
 
@@ -77,6 +77,7 @@ class Scheduler:
             self._enqueue(rank)
         self._steps = 0
         """How many operations have begun or completed."""
+        self._simulation = Simulation()
         self._main = threading.Lock()
         self._main.acquire()
         self.current: Rank | None = None
@@ -92,13 +93,14 @@ class Scheduler:
         before = _random_state()
         self._seed_ranks(before)
         try:
-            self._start_next(function)
-            while True:
-                if not self._main.acquire(timeout=-1 if deadline is None else max(0.0, deadline - time.monotonic())):
-                    raise TimeoutError(self._stuck())
-                if self._job is None:
-                    break
-                self._do_job()
+            with self._simulation:
+                self._start_next(function)
+                while True:
+                    if not self._main.acquire(timeout=-1 if deadline is None else max(0.0, deadline - time.monotonic())):
+                        raise TimeoutError(self._stuck())
+                    if self._job is None:
+                        break
+                    self._do_job()
         finally:
             self._abandon()
             _set_random_state(before)
@@ -234,7 +236,11 @@ class Scheduler:
         rank.turn.acquire()
         if self._abandoned:
             raise _Abandoned
+        self._runs(rank)
+
+    def _runs(self, rank: Rank) -> None:
         self.current = rank
+        self._simulation.world = rank.world
         _set_random_state(rank.random_state)
 
     def _switch(self) -> None:
@@ -256,8 +262,7 @@ class Scheduler:
     def _live(self, rank: Rank) -> None:
         """The thread of a rank."""
         use_world(rank.world)
-        self.current = rank
-        _set_random_state(rank.random_state)
+        self._runs(rank)
         try:
             if self.failed is None:
                 rank.result = self._function(rank)

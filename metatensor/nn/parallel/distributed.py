@@ -158,16 +158,26 @@ class DistributedDataParallel(Module):
             inputs, kwargs = map_tensors(lambda tensor: tensor.to(self.device), (inputs, kwargs))
         if self._reducer is None:
             return self.module(*inputs, **kwargs)
-        if self.require_forward_param_sync and self.broadcast_buffers:
-            later("reducer").broadcast_coalesced(self._buffers_to_copy(), later("the_group")(self.process_group))
+        self._before_forward()
         outputs = self.module(*inputs, **kwargs)
+        self._after_forward(outputs)
+        return outputs
+
+    def _before_forward(self) -> None:
+        """Copy the buffers of the first rank, if they may have changed."""
+        if self._reducer is not None and self.require_forward_param_sync and self.broadcast_buffers:
+            later("reducer").broadcast_coalesced(self._buffers_to_copy(), later("the_group")(self.process_group))
+
+    def _after_forward(self, outputs: Any) -> None:
+        """Let the backward pass of ``outputs`` average gradients, if it should."""
+        if self._reducer is None:
+            return
         syncs = mt.is_grad_enabled() and self.require_backward_grad_sync
         self.require_forward_param_sync = syncs
         if syncs:
             self._reducer.prepare(outputs)
         else:
             self._reducer.cancel()
-        return outputs
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:

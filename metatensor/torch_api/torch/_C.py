@@ -142,6 +142,20 @@ class Node:
     """A node of a TorchScript graph. It has no instances."""
 
 
+class _EvalFrame:
+    """Settings of PyTorch's compiler for frames. They have no effect."""
+
+    @staticmethod
+    def _set_lru_cache(value: bool) -> None:
+        """Do nothing: no compiled code is cached."""
+
+
+class _dynamo:
+    """The compiled part of PyTorch's compiler."""
+
+    eval_frame = _EvalFrame
+
+
 def __getattr__(name: str) -> Any:
     if name.endswith("Type") or name == "CompilationUnit":
         from metatensor.torch_api.torch import _corners

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.absent import function
 from metatensor._core.op import registry
 from metatensor.library import Namespace
 from metatensor.overloads import OpOverload, OpOverloadPacket, packet
@@ -13,6 +14,22 @@ from metatensor.torch_api._extensions import known_schemas
 __all__ = ["OpOverload", "OpOverloadPacket", "Packet", "classes", "ops"]
 
 Packet = OpOverloadPacket
+
+
+def kernel_elsewhere(name: str) -> Any:
+    """Return a function that raises NotImplementedError, with the overload ``default``: an operator that no program here runs.
+
+    Programs name such operators in lists, such as that of the operators whose results a selective checkpoint keeps.
+    """
+    made: Any = function(name, "it is one of PyTorch's kernels, and metatensor runs other operators instead")
+    made.default = made
+    return made
+
+
+# Kernels of attention that PyTorch chooses among. `nn.functional.scaled_dot_product_attention` runs others here.
+_ATTENTION = frozenset("""
+    _scaled_dot_product_attention_math _scaled_dot_product_cudnn_attention _scaled_dot_product_fused_attention_overrideable
+""".split())
 
 
 class _Aten:
@@ -26,6 +43,9 @@ class _Aten:
         try:
             return packet("aten", name)
         except AttributeError:
+            if name in _ATTENTION:
+                setattr(self, name, kernel_elsewhere(f"ops.aten.{name}"))
+                return self.__dict__[name]
             raise AttributeError(f"torch.ops.aten has no operator {name!r} (metatensor stands in the place of PyTorch)") from None
 
 
@@ -65,6 +85,19 @@ class _Collectives:
         return _functional().wait_tensor(tensor)
 
 
+for _one in vars(_Collectives).values():
+    if isinstance(_one, staticmethod):
+        _one.__func__.default = _one.__func__  # type: ignore[attr-defined]
+
+
+class _VariableLengths:
+    """``torch.ops.torch_attn``: the kernels of `torch.nn.attention.varlen`, which runs other operators here."""
+
+    __name__ = "torch.ops.torch_attn"
+
+    _varlen_attn = staticmethod(kernel_elsewhere("ops.torch_attn._varlen_attn"))
+
+
 def _functional() -> Any:
     """Return the module of functional collectives, which is imported when it is needed."""
     from metatensor.distributed import _functional_collectives
@@ -81,6 +114,7 @@ class _Ops:
     def __init__(self) -> None:
         self.aten = _Aten()
         self._c10d_functional = _Collectives()
+        self.torch_attn = _VariableLengths()
         self.loaded_libraries: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
