@@ -5,7 +5,8 @@ in which the package is imported.
 """
 
 from metatensor._core.gradients import ops
-from metatensor._core.late import found_body
+from metatensor._core.late import found_body, later
+from metatensor._core.sharded import DistributedTensor
 from metatensor._core.tensor import Tensor
 
 __all__ = [
@@ -76,7 +77,7 @@ def no_sparse(name):
 
 def within(grad, shape, view, *arguments):
     """Return a tensor of `shape` that has `grad` in the part that the operator `view` selects, and zeros elsewhere."""
-    whole = grad.new_zeros(shape)
+    whole = later("zeros_around")(grad, shape, view, arguments) if isinstance(grad, DistributedTensor) else grad.new_zeros(shape)
     getattr(ops, view)(whole, *arguments).copy_(grad)
     return whole
 

@@ -21,6 +21,7 @@ from metatensor.ops.pointwise cimport (
     no_operands, number, of_numbers, operand, operand_arg, promoted, refuse, ruled, unary,
 )
 from metatensor._core.gradient_parts import conj, numbered, share, times, unknown
+from metatensor._core.sharding import sharding
 from metatensor._core.gradients import gradient, ops, recorded_as
 
 cdef long BOTH = INPLACE | OUT
@@ -255,6 +256,7 @@ define("div(Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode=None
        INT_TO_FLOAT | BOTH,
        "`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or "
        "'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype.")
+sharding("div", "pass avg, sum of input where other='tensor', rounding_mode='none'")     # as for finite quotients
 gradient("div", node=lambda rounding_mode: "DivBackward0" if rounding_mode is None else "DivBackward2",
          input=lambda grad, other, rounding_mode: grad / conj(other) if rounding_mode is None else ops.zeros_like(grad),
          other=lambda grad, input, other, rounding_mode: -grad * conj((input / other) / other) if rounding_mode is None

@@ -325,6 +325,7 @@ define(f"nn.functional.conv3d({_operands}, {_steps.format(n=3)}) -> Tensor", con
        "The batch dimension is optional. `padding` is a size for each dimension, 'valid' (none) or 'same' (the "
        "output size is D x H x W).")
 define(f"nn.functional.conv3d.padding({_operands}, {_same.format(n=3)}) -> Tensor", conv3d, FUNCTION_ONLY)
+sharding("nn.functional.conv3d.padding", "cut input -> cat where first=True, batch4=True")
 define(f"nn.functional.conv_transpose1d({_operands}, {_back.format(n=1)}) -> Tensor", conv_transpose1d,
        FUNCTION_ONLY,
        "1-d transposed convolution, the adjoint of conv1d, of `input` (N, C, L) with `weight` (C, C_out / groups, K) "

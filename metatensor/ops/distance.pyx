@@ -13,6 +13,7 @@ from metatensor.ops.loss cimport (
 from metatensor.ops.operands cimport float_operand
 from metatensor.ops.pointwise cimport Operands, broadcast_result, no_operands, operand, promoted, refuse, shape_operand
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
+from metatensor._core.sharding import sharding
 from metatensor._core.gradients import gradient, ops, recorded_as
 
 
@@ -257,6 +258,10 @@ define("_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist
        "Gradient of `cdist` for `x1`.")
 recorded_as("_cdist_backward", "reductions.rows_apart")
 alias_op("nn.functional.pdist", "pdist")
+# With p=inf a gradient is divided among the largest differences, which may be in different parts.
+sharding("_pdist_backward", "no cuts", *(f"cut input -> cat where p={p}" for p in (0.0, 1.0, 2.0)))
+sharding("_cdist_backward", "no cuts", *(f"cut cdist, grad, {names} -> {join}" for names, join in (
+    ("x1", "cat"), ("x1, x2", "cat"), ("x2", "sum"), ("x2", "cat"))), *(f"cut x1, x2 -> cat where p={p}" for p in (0.0, 1.0, 2.0)))
 define("nn.functional.margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
        f"{_legacy}) -> Tensor", margin_ranking_loss, FUNCTION_ONLY,
        "Margin ranking loss: `max(0, -target * (input1 - input2) + margin)`, with `target` 1 or -1.")

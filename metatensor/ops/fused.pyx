@@ -5,7 +5,7 @@ A kernel policy (`metatensor.rules.policies`) says on which devices they are rec
 from metatensor._core.dtype cimport BF16, F16, F32, I64, U64, DType, by_code
 from metatensor._core.sharding import sharding
 from metatensor._core.gradients import gradient, recorded_as
-from metatensor._core.layout cimport dims_equal
+from metatensor._core.layout cimport can_broadcast, dims_equal
 from metatensor._core.op cimport (
     FUNCTION_ONLY, RANDOM, Call, arg, bool_arg, define, dims_arg, float_arg, is_none, op_name, result_device, tensor_arg,
 )
@@ -121,6 +121,26 @@ cdef object attention_backward(Call* c):
     return made
 
 
+cdef int check_mask(Call* c, int slot, Tensor q, Tensor k) except -1:
+    """Check that a mask expands to the shape of the scores."""
+    cdef Tensor mask
+    cdef dim_t sizes[4]
+    if is_none(c, slot):
+        return 0
+    mask = tensor_arg(c, slot)
+    sizes[0], sizes[1], sizes[2], sizes[3] = q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]
+    if not can_broadcast(mask.ndim, mask.sizes, 4, sizes):
+        fail(c, f"attn_mask of shape {shape_str(mask)} does not expand to {[sizes[i] for i in range(4)]}")
+    return 0
+
+
+cdef object attention_backward_for_cpu(Call* c):
+    """Arguments: grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale."""
+    cdef object made = attention_backward(c)
+    check_mask(c, 8, tensor_arg(c, 1), tensor_arg(c, 2))
+    return made
+
+
 cdef object efficient_backward(Call* c):
     """Arguments: grad_out, query, key, value, attn_bias, out, logsumexp, philox_seed, philox_offset, dropout_p, grad_input_mask."""
     mask = arg(c, 10)
@@ -152,7 +172,8 @@ define("_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Te
        "Attention in one kernel of the cpu, which also returns the logarithm of the sum of the exponentials of each row.")
 define("_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, "
        "Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) "
-       "-> (Tensor, Tensor, Tensor)", attention_backward, FUNCTION_ONLY, "Gradients of `_scaled_dot_product_flash_attention_for_cpu`.")
+       "-> (Tensor, Tensor, Tensor)", attention_backward_for_cpu, FUNCTION_ONLY,
+       "Gradients of `_scaled_dot_product_flash_attention_for_cpu`.")
 
 gradient("_scaled_dot_product_flash_attention", outputs=(0,), joint="fused.flash", query=True, key=True, value=True)
 gradient("_scaled_dot_product_efficient_attention", outputs=(0,), joint="fused.efficient", query=True, key=True, value=True,

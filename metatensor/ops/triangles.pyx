@@ -184,6 +184,8 @@ define("searchsorted(Tensor sorted_sequence, Tensor|Scalar input, *, bool out_in
        "They are int64, or int32 if `out_int32`. The sequences lie along the last dimension. The leading dimensions "
        "of both tensors must be equal unless `sorted_sequence` is a vector. The index is the first possible one, or "
        "the last possible one if `right=True` or `side='right'`.")
+for _name in ("searchsorted", "bucketize"):
+    sharding(_name, "no passes")        # a reduced sequence is another one
 define("bucketize(Tensor|Scalar input, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
        bucketize_meta, OUT | EXACT_OUT | NO_GRAD | FUNCTION_ONLY,
        "Index of the interval between the sorted `boundaries` (a vector) that contains each element, as int64, or "

@@ -17,6 +17,7 @@ from metatensor.ops.pointwise cimport (
 from metatensor._core.errors import cannot_cast
 from metatensor._core.gradient_parts import conj
 from metatensor._core.gradients import gradient, ops, special
+from metatensor._core.sharding import sharding
 
 cdef long BOTH = INPLACE | OUT
 cdef long TO_FLOAT = INT_TO_FLOAT | INPLACE | OUT
@@ -232,6 +233,7 @@ define("nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neg
        KEEP | BOTH | EXACT_OUT,
        "Replace NaN by `nan` (default 0), and infinity and -infinity by `posinf` and `neginf` (default: the largest "
        "and lowest finite numbers of the dtype).")
+sharding("nan_to_num", "no passes")     # sums that are not finite become other numbers than their parts
 gradient("nan_to_num", input=lambda grad, input: grad * ops.isfinite(input))
 define("bitwise_not(Tensor input) -> Tensor", unary, KEEP | NO_FLOATS | NO_COMPLEX | BOTH | EXACT_OUT,
        "Invert each bit of integers. For bool this is the logical not.")

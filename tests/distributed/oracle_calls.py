@@ -79,7 +79,11 @@ class Call(NamedTuple):
 
     def arguments(self):
         decode = Values(self.role, self.seed, IN_ORDER.get(self.record["op"]))
-        return decode(self.record["args"]), decode({"d": self.record["kw"]})
+        args, kwargs = decode(self.record["args"]), decode({"d": self.record["kw"]})
+        sorter = kwargs.get("sorter")
+        if sorter is not None:  # let it sort the sequence
+            args[0].copy_(args[0].clone().scatter_(-1, sorter, args[0]))
+        return args, kwargs
 
     def run(self, args, kwargs):
         mt.manual_seed(7)

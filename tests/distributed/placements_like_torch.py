@@ -1,4 +1,4 @@
-"""The placements of results of 60 operators, six placements each, here and in PyTorch.
+"""The placements of results of 60 operators, six placements each, here and in PyTorch, and the bytes that each rank sends for them.
 
     cd tests
     python -m distributed.placements_like_torch      # needs PyTorch 2.13: prints the differences
@@ -6,6 +6,7 @@
 
 import warnings
 from collections import Counter
+from contextlib import contextmanager
 
 WORLD = 4
 PLACEMENTS = ("R", "S(0)", "S(1)", "P(sum)", "P(avg)", "P(max)")
@@ -48,14 +49,28 @@ def short(tensor):
     return ",".join(map(str, tensor.placements))
 
 
+def sent(kind, nbytes):
+    """Return the bytes that a rank sends in a collective whose largest argument has a size."""
+    share = nbytes * (WORLD - 1) / WORLD
+    return 2 * share if kind == "all_reduce" else share
+
+
 def ours():
-    """Return {(operator, placement): placement of the result or the class of the error} here."""
+    """Return {(operator, placement): (placement of the result or the class of the error, bytes sent)} here."""
     import metatensor as mt
     from metatensor.distributed import tensor as types
 
     mesh = types.init_device_mesh("meta", (WORLD,))
+
+    @contextmanager
+    def counting():
+        total = [0.0]
+        with mt.distributed.CommunicationLog() as log:
+            yield total
+        total[0] = sum(sent(one.kind, one.bytes) for one in log)
+
     try:
-        return results(mt, types, mesh, "meta")
+        return results(mt, types, mesh, "meta", counting)
     finally:
         mt.distributed.destroy_process_group()
 
@@ -66,13 +81,36 @@ def theirs():
     import torch.distributed
     from torch.distributed import tensor as types
     from torch.testing._internal.distributed.fake_pg import FakeStore
+    from torch.utils._python_dispatch import TorchDispatchMode
 
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=WORLD)
-    return results(torch, types, types.init_device_mesh("cpu", (WORLD,)), "cpu")
+
+    class Counting(TorchDispatchMode):
+        total = 0.0
+
+        def __torch_dispatch__(self, function, classes, args=(), kwargs=None):
+            if any(issubclass(one, types.DTensor) for one in classes):
+                return NotImplemented       # the calls on parts follow
+            result = function(*args, **(kwargs or {}))
+            name = function.overloadpacket.__name__
+            if function.namespace == "_c10d_functional" and name != "wait_tensor":
+                self.total += sent(name, max(one.numel() * one.element_size() for one in (args[0], result)))
+            elif function.namespace == "_dtensor":      # shards of one dimension for shards of another
+                self.total += sent(name, args[0].numel() * args[0].element_size())
+            return result
+
+    @contextmanager
+    def counting():
+        total = [0.0]
+        with Counting() as mode:
+            yield total
+        total[0] = mode.total
+
+    return results(torch, types, types.init_device_mesh("cpu", (WORLD,)), "cpu", counting)
 
 
-def results(library, types, mesh, device):
+def results(library, types, mesh, device, counting):
     found = {}
     for text in PLACEMENTS:
         shape = {"S(0)": (8 // WORLD, 8), "S(1)": (8, 8 // WORLD)}.get(text, (8, 8))
@@ -81,20 +119,24 @@ def results(library, types, mesh, device):
             r = types.DTensor.from_local(library.ones(8, 8, device=device), mesh, [types.Replicate()], run_check=False)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                try:
-                    found[name, text] = short(function(library, x, r))
-                except Exception as error:
-                    found[name, text] = type(error).__name__
+                with counting() as total:
+                    try:
+                        placed = short(function(library, x, r))
+                    except Exception as error:
+                        placed = type(error).__name__
+                found[name, text] = placed, total[0]
     return found
 
 
 def main():
     mine, other = ours(), theirs()
-    count = Counter(mine[key] == other[key] for key in mine)
+    count = Counter(mine[key][0] == other[key][0] for key in mine)
     for key in mine:
-        if mine[key] != other[key]:
-            print(f"{key[0]} of {key[1]}: {mine[key]} here, {other[key]} in PyTorch")
-    print(f"{count[True]} of {len(mine)} placements are PyTorch's")
+        if mine[key][0] != other[key][0]:
+            (here, nbytes), (there, their_bytes) = mine[key], other[key]
+            print(f"{key[0]} of {key[1]}: {here} here, {there} in PyTorch; {nbytes:.0f} and {their_bytes:.0f} bytes sent")
+    print(f"{count[True]} of {len(mine)} placements are PyTorch's; here {sum(one for _, one in mine.values()):.0f} bytes are sent, "
+          f"there {sum(one for _, one in other.values()):.0f}")  # fmt: skip
 
 
 if __name__ == "__main__":

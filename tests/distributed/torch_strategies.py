@@ -23,6 +23,9 @@ from torch.distributed.tensor import Shard as TheirShard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import metatensor as mt
+from metatensor.distributed.tensor import Replicate, Shard, distribute_tensor
+from metatensor.distributed.tensor._communicating import inside_ways
+from metatensor.distributed.tensor._planning import CallOnMesh
 from metatensor.distributed.tensor.sharding import features, rules_of
 from metatensor.distributed.tensor.sharding.making import sharded_overloads
 from metatensor.distributed.tensor.sharding.samples import samples_for
@@ -90,6 +93,24 @@ def strategies_kept(mesh, function, arguments, key, dim):
     return False
 
 
+def dims_that_are_cut(op, overload, sample):
+    """Return the (name, item, dim) that the sharding rules cut in a call, and those that it cuts with communication inside."""
+    shapes = {name: mt.empty(value.shape, dtype=getattr(mt, value.dtype), device="meta") for name, value in sample.specs()}
+    values = [shapes.get(name, value) for name, value in sample.arguments.items()]
+    mesh = mt.distributed.init_device_mesh("meta", (WORLD,))
+    names = list(sample.arguments)
+    try:
+        if any(isinstance(value, list) for value in values):
+            return dims_that_rules_cut(op, overload, sample)
+        given = [distribute_tensor(one, mesh, [Replicate()]) if isinstance(one, mt.Tensor) else one for one in values]
+        call = CallOnMesh(op, overload, names, given, 0, None)
+        inside = {(name, item, place.dim) for way in inside_ways(call, call.whole_results()) for (name, item), place in way.inputs.items()
+                  if isinstance(place, Shard)}  # fmt: skip
+    finally:
+        mt.distributed.destroy_process_group()
+    return dims_that_rules_cut(op, overload, sample) | inside
+
+
 def dims_that_rules_cut(op, overload, sample):
     """Return the (name, item, dim) that the sharding rules cut in a call."""
     if op.name == "squeeze":  # runs as `squeeze.dims`
@@ -123,7 +144,7 @@ def compare(mesh, op, overload):
             for (name, item), spec in [((name, -1), value) for name, value in sample.arguments.items() if isinstance(value, Spec)]:
                 for dim, size in enumerate(spec.shape):
                     if size % WORLD == 0 and strategies_kept(mesh, function, arguments, (name, item), dim):
-                        ours = dims_that_rules_cut(op, overload, sample) if ours is None else ours
+                        ours = dims_that_are_cut(op, overload, sample) if ours is None else ours
                         yield sample, name, item, dim, (name, item, dim) in ours
         except Exception:
             continue

@@ -479,12 +479,20 @@ def _of_ways(call: CallOnMesh, chosen: Sequence[Way], results: list[Any]) -> Pla
                 for key, target in targets.items())  # fmt: skip
     kept = all(_is_distributed(target) and target._spec.placements == outputs[position] for position, target in _written(call))
     inside = any(way.inside is not None for way in chosen)
-    if stays and kept and call.out is None and not call.fixed and not inside:
+    if stays and kept and call.out is None and not call.fixed and not inside and _dtypes_agree(call, results):
         return Plan(slots, placed)
     gathers = _gathers(call, chosen)
     run = _run_inside(call, chosen, targets) if inside else None
     numbers = call.fixed | numbers
     return Plan(python=lambda values, out: run_moved(call, targets, placed, numbers, gathers, values, out, _written(call), run))
+
+
+def _dtypes_agree(call: CallOnMesh, results: Sequence[Any]) -> bool:
+    """Return True if the results surely have the dtypes that they have on meta. Those of statistics of half precision may differ."""
+    given = {one.dtype for one in call.tensors.values() if one.dtype.is_floating_point}
+    halves = any(one.itemsize == 2 for one in given)
+    return not halves or all(one.device.type == "meta" for one in call.tensors.values()) or all(
+        not one.dtype.is_floating_point or one.dtype in given for one in results)  # fmt: skip
 
 
 def _run_inside(call: CallOnMesh, chosen: Sequence[Way], targets: Mapping[Key, Any]) -> Callable[[dict[str, Any]], Any]:

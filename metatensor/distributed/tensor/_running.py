@@ -10,7 +10,7 @@ from metatensor._core.tensor import Tensor
 from metatensor.distributed.communication_log import log
 from metatensor.distributed.tensor._moving import moved
 from metatensor.distributed.tensor._utils import in_order
-from metatensor.distributed.tensor.placement_types import DTensorSpec, Replicate
+from metatensor.distributed.tensor.placement_types import DTensorSpec, Replicate, interned
 
 __all__ = ["local_values", "run_moved"]
 
@@ -55,13 +55,16 @@ def run_moved(
         placed = [_spec_of(call, part, whole) for part in parts]
     if written:
         return _write(call, parts, placed, values, out)
-    made = iter([wrap(part, spec) for part, spec in zip(parts, placed)])
+    made = iter([wrap(part, _with_dtype(spec, part.dtype)) for part, spec in zip(parts, placed)])
     return _rebuilt(result, made)
 
 
-def _spec_of(call: Any, part: Any, placements: Any) -> DTensorSpec:
-    from metatensor.distributed.tensor.placement_types import interned
+def _with_dtype(spec: DTensorSpec, dtype: Any) -> DTensorSpec:
+    """Return a spec with the dtype that a result has on its device, which may differ from that on meta."""
+    return spec if spec.dtype is dtype else interned(spec.mesh, spec.placements, spec.shape, spec.stride, dtype)
 
+
+def _spec_of(call: Any, part: Any, placements: Any) -> DTensorSpec:
     return interned(call.mesh, placements, part.shape, part.stride(), part.dtype)
 
 

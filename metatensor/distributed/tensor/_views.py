@@ -12,13 +12,14 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core import errors
+from metatensor._core.layout import contiguous_strides
 from metatensor._core.sharded import DistributedTensor, become, same_as, view_of, wrap
-from metatensor.distributed.tensor._moving import is_cut, moved
+from metatensor.distributed.tensor._moving import is_cut, local_shape, moved
 from metatensor.distributed.tensor._planning import call_by_slots
-from metatensor.distributed.tensor.placement_types import Replicate, interned
+from metatensor.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard, interned
 from metatensor.distributed.tensor.sharding import features
 
-__all__ = ["replace_memory", "view_again", "write_through", "write_to_view"]
+__all__ = ["replace_memory", "view_again", "write_through", "write_to_view", "zeros_around"]
 
 _SCATTERS = {"slice": "slice_scatter", "select": "select_scatter", "diagonal": "diagonal_scatter"}
 _RESHAPES = frozenset("view reshape _unsafe_view _reshape_alias squeeze unsqueeze flatten unflatten".split())
@@ -100,3 +101,34 @@ def _positions(base: Any, op: Any, overload: Any, arguments: Sequence[Any], posi
     mesh, numbers = base.device_mesh, mt.arange(base.numel(), device=base._local_tensor.device).reshape(base.shape)
     spec = interned(mesh, (Replicate(),) * mesh.ndim, numbers.shape, numbers.stride(), numbers.dtype)
     return view_again(wrap(numbers, spec), op, overload, arguments, position).reshape(-1)
+
+
+def zeros_around(part: Any, shape: Sequence[int], view: str, arguments: Sequence[Any]) -> Any:
+    """Return zeros of a shape, placed so that the part that a view selects has the placements of ``part`` as far as possible.
+
+    Parameters
+    ----------
+    part : DTensor
+        A tensor like the view.
+    shape : sequence of int
+        The shape of the result.
+    view : str
+        The operator that makes the view: ``"slice"``, ``"narrow"``, ``"select"`` or another one, for which the result is replicated.
+    arguments : sequence
+        The arguments of the operator behind the tensor.
+    """
+    spec = part._spec
+    mesh, ndim = spec.mesh, len(shape)
+    chosen = arguments[0] % ndim if view in ("slice", "narrow", "select") else None
+
+    def around(placement: Placement) -> Placement:
+        if isinstance(placement, Partial) and placement.reduce_op in ("sum", "avg"):
+            return placement
+        if chosen is None or not isinstance(placement, Shard):
+            return Replicate()
+        dim = placement.dim + (view == "select" and placement.dim >= chosen)
+        return Replicate() if dim == chosen else Shard(dim)
+
+    placements = tuple(map(around, spec.placements))
+    local = part._local_tensor.new_zeros(local_shape(shape, mesh, placements))
+    return wrap(local, interned(mesh, placements, tuple(shape), contiguous_strides(shape), local.dtype))

@@ -8,6 +8,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.gradient_parts import no_sparse
 from metatensor._core.gradients import functional, ops
+from metatensor._core.sharded import DistributedTensor
 
 __all__ = []
 
@@ -147,7 +148,9 @@ def embedding_bag(
     input: Any, weight: Any, offsets: Any, max_norm: Any, norm_type: float, scale_grad_by_freq: bool, mode: str, sparse: bool,
     per_sample_weights: Any, include_last_offset: bool, padding_idx: Any,
 ) -> Any:  # fmt: skip
-    """Compute bags, and save the values that their gradient needs. The call has been checked, and the table renormalized."""
+    """Compute bags, and save the values that their gradient needs. The call has been checked, and a plain table renormalized."""
+    if max_norm is not None and isinstance(weight, DistributedTensor):
+        ops.embedding_renorm_(weight.detach(), input.reshape(-1), max_norm, norm_type)
     if input.dim() == 2:
         offsets = mt.arange(0, input.numel(), max(input.shape[1], 1), dtype=input.dtype, device=input.device)
         if per_sample_weights is not None:

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from metatensor import nn
+from metatensor._core.late import later
 from metatensor.autograd.graph import save_on_cpu
 from metatensor.distributed.fsdp.wrap import lambda_auto_wrap_policy, wrap_children
-from metatensor.utils.checkpoint import checkpoint
 
 __all__ = ["ActivationWrapper", "CheckpointImpl", "CheckpointWrapper", "OffloadWrapper", "apply_activation_checkpointing",
            "checkpoint_wrapper", "offload_wrapper"]  # fmt: skip
@@ -95,7 +95,7 @@ class CheckpointWrapper(ActivationWrapper):
         super().__init__(mod)
         self.checkpoint_impl = checkpoint_impl
         if checkpoint_fn is None:
-            checkpoint_fn = partial(checkpoint, use_reentrant=checkpoint_impl is CheckpointImpl.REENTRANT)
+            checkpoint_fn = partial(later("checkpoint"), use_reentrant=checkpoint_impl is CheckpointImpl.REENTRANT)
         self.checkpoint_fn = partial(checkpoint_fn, **checkpoint_fn_kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
