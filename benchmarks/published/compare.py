@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import metatensor as mt
 from metatensor.analysis import MemoryTracker, estimate_training
 from metatensor.analysis.calls import CallRecorder
+from metatensor.analysis.workspaces import workspaces
 
 from .kernels import as_on_meta
-from .megatron import GPT2_WORDS, layout_of_paper, layout_of_simumax, layout_of_test
+from .megatron import GPT2_WORDS, layout_of_paper, layout_of_simumax, layout_of_test, workspaces_of_test
 from .rank import Layout, Stage
 from .ranks import seconds_on_ranks
-from .step import Bytes, memory_of, seconds_of_step
+from .step import Bytes, memory_of, reserved_of, seconds_of_step
 
 __all__ = ["DATA", "POLICIES", "Formula", "Row", "formulas", "measured_rows", "published", "saved_by_layer"]
 
@@ -94,9 +95,9 @@ class _Memory:
                 self.found[key] = memory_of(layout, rank)
         return self.found[key]
 
-    def rows(self, name: str, layout: Layout, rank: int | None, measured: float) -> Iterator[Row]:
-        """Yield the predicted peaks."""
-        yield Row("peak", name, self(layout, rank).peak, measured)
+    def rows(self, name: str, layout: Layout, rank: int | None, measured: float, kept: int) -> Iterator[Row]:
+        """Yield the predicted peaks; ``kept`` are the bytes of workspaces."""
+        yield Row("peak", name, self(layout, rank).peak + kept, measured)
         for policy in POLICIES:
             yield Row(f"training memory, {policy}", name, self(layout, rank, policy).peak, measured)
 
@@ -109,15 +110,16 @@ def _functional_tests(section: dict[str, Any], out_of_reach: Counter[str]) -> It
             out_of_reach[f"Megatron-LM: {layout}"] += 1
             continue
         name = f"{case}, {platform}"
-        yield Row("states", name, memory(layout).resident, allocated)
+        kept = workspaces_of_test(case, platform, section["configs"][case])
+        yield Row("states", name, memory(layout).resident + kept, allocated)
         if layout.experts:
             out_of_reach["Megatron-LM: peaks of mixtures of experts depend on the routing (their states are compared)"] += 1
             continue
-        yield from memory.rows(name, layout, None, peak)
+        yield from memory.rows(name, layout, None, peak, kept)
 
 
 def _simumax(section: dict[str, Any], out_of_reach: Counter[str]) -> Iterator[Row]:
-    memory = _Memory()
+    memory, kept = _Memory(), workspaces("b200", transformer_engine=True).total
     for row in section["rows"]:
         layout = layout_of_simumax(row, section["model_configs"][row["model"]])
         if isinstance(layout, str):
@@ -126,7 +128,9 @@ def _simumax(section: dict[str, Any], out_of_reach: Counter[str]) -> Iterator[Ro
         for rank in sorted({0, layout.pipeline - 1}):
             name = f"{row['case']}, B200" + (f", stage {rank}" if layout.pipeline > 1 else "")
             measured = row["max_allocated_MiB_by_rank"][0 if rank == 0 else -1] * 2**20
-            yield from memory.rows(name, layout, rank, measured)
+            yield from memory.rows(name, layout, rank, measured, kept)
+        most = max(reserved_of(layout, rank) for rank in {0, layout.pipeline - 1}) + kept
+        yield Row("reserved", f"{row['case']}, B200", most, row["measured_reserved_GiB"] * 2**30)
         measured, times = row["measured_iteration_ms"] / 1e3, row["micro_batches"]
         yield from _times(f"{row['case']}, B200", layout, "b200-180gb", times, measured)
         seconds = seconds_on_ranks(layout, "b200-180gb", times)

@@ -281,7 +281,21 @@ class _GatheredLinear(Function):
             return dx, dw, db, None
         _added_product(main, flat, rows)
         scattered()
-        return dx, None, db, None
+        return dx, _placeholder(weight), db, None
+
+
+def _placeholder(weight: Any) -> Any:
+    """Return what a kernel that adds to the main gradient returns to autograd: a tensor like the weight, whose contents nobody reads.
+
+    Transformer Engine keeps one for each shape; the layer that computes logits makes one each time.
+    """
+    kept = weight.placeholders
+    if kept is None:
+        return mt.empty_like(weight).detach()
+    key = tuple(weight.shape), weight.dtype
+    if key not in kept:
+        kept[key] = mt.empty(weight.shape, dtype=weight.dtype)
+    return kept[key].detach()
 
 
 def gathered_linear(x: Any, weight: Any, bias: Any, times: int) -> Any:
@@ -307,7 +321,7 @@ def reduced(x: Any, times: int) -> Any:
 
 class _CrossEntropy(Function):
     @staticmethod
-    def forward(ctx: Any, logits: Any, labels: Any) -> Any:
+    def forward(ctx: Any, logits: Any, labels: Any, compiled: bool) -> Any:
         ctx.half = logits.dtype
         exponentials = logits.float()
         greatest = exponentials.amax(-1)
@@ -315,8 +329,11 @@ class _CrossEntropy(Function):
         mask = labels < 0
         where = labels.clone()
         picked = mt.empty(where.shape, dtype=mt.float32)
-        total = exponentials.exp_().sum(-1)
+        shifted = exponentials if compiled else None  # it lives until the compiled kernels end
+        exponentials = exponentials.exp() if compiled else exponentials.exp_()
+        total = exponentials.sum(-1)
         exponentials.div_(total.unsqueeze(-1))
+        del shifted
         ctx.save_for_backward(exponentials, mask, where)
         return total.log() - picked
 
@@ -324,14 +341,27 @@ class _CrossEntropy(Function):
     def backward(ctx: Any, grad: Any) -> Any:
         softmax, mask, where = ctx.saved_tensors
         softmax.mul_(grad.unsqueeze(-1))
-        return softmax.to(ctx.half), None
+        return softmax.to(ctx.half), None, None
 
 
-def cross_entropy(logits: Any, labels: Any) -> Any:
-    """Cross entropy in float32 over a shard of the vocabulary, in place in one copy of the logits, as Megatron-LM computes it."""
+class _EngineCrossEntropy(Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Any, labels: Any) -> Any:
+        ctx.save_for_backward(logits.add_(0))  # becomes the gradient
+        statistics = mt.empty(3, *labels.shape, dtype=mt.float32)
+        return statistics[0].clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return ctx.saved_tensors[0].mul_(grad.unsqueeze(-1)), None
+
+
+def cross_entropy(logits: Any, labels: Any, how: str = "in place") -> Any:
+    """Cross entropy in float32 over a shard of the vocabulary, as Megatron-LM computes it: "in place" in one copy of the logits,
+    "compiled" in two, or by Transformer Engine ("engine"), whose kernel replaces the logits by their gradient."""
     if _plain:
         return F.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
-    return _CrossEntropy.apply(logits, labels)
+    return _EngineCrossEntropy.apply(logits, labels) if how == "engine" else _CrossEntropy.apply(logits, labels, how == "compiled")
 
 
 def rows_of_scores(q: Any, k: Any) -> Any:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from metatensor.analysis.workspaces import workspaces
+
 from .rank import Layout
 
-__all__ = ["GPT2_WORDS", "layout_of_paper", "layout_of_simumax", "layout_of_test"]
+__all__ = ["GPT2_WORDS", "layout_of_paper", "layout_of_simumax", "layout_of_test", "workspaces_of_test"]
 
 GPT2_WORDS = 50257
 """Words of GPT-2's vocabulary (its published tokenizer)."""
@@ -69,10 +71,24 @@ def layout_of_test(case: str, platform: str, config: dict[str, Any]) -> Layout |
         fused=attention not in ("unfused", "local") and config.get("transformer-impl") != "local",
         dropout=config.get("hidden-dropout", 0.1), recompute=config.get("recompute-granularity", ""),
         distributed_optimizer=bool(config.get("use-distributed-optimizer")),
-        accumulated=not config.get("no-gradient-accumulation-fusion"), experts=config.get("num-experts", 0),
+        accumulated=not config.get("no-gradient-accumulation-fusion"),
+        loss="compiled" if config.get("cross-entropy-loss-fusion") else "in place", experts=config.get("num-experts", 0),
         expert_ffn=config.get("moe-ffn-hidden-size", 0), shared_ffn=config.get("moe-shared-expert-intermediate-size", 0),
         expert=config.get("expert-model-parallel-size", 1), expert_tensor=config.get("expert-tensor-parallel-size", 0),
     )  # fmt: skip
+
+
+def workspaces_of_test(case: str, platform: str, config: dict[str, Any]) -> int:
+    """Return the bytes of the workspaces that PyTorch and Transformer Engine document for a functional test.
+
+    The tests that must be deterministic set ``CUBLAS_WORKSPACE_CONFIG=:4096:8``; those with flash attention and those that change the
+    layout of a checkpoint do not (``ENV_VARS`` in their files). Platforms that are not named are A100.
+    """
+    device = "gb200" if "gb200" in platform else "h100" if "h100" in platform else "a100-sxm-80gb"
+    free = config.get("attention-backend") == "flash" or "reshard" in case
+    engine = config.get("transformer-impl", "local") == "transformer_engine" or "_te_" in case
+    return workspaces(device, setting=None if free else ":4096:8", transformer_engine=engine,
+                      grouped=bool(config.get("moe-grouped-gemm"))).total  # fmt: skip
 
 
 def layout_of_simumax(row: dict[str, Any], model: dict[str, Any]) -> Layout | str:
@@ -83,7 +99,7 @@ def layout_of_simumax(row: dict[str, Any], model: dict[str, Any]) -> Layout | st
         layers=row["layers"], hidden=model["hidden_size"], heads=model["head_num"], groups=model["kv_head_num"],
         head_width=model["head_size"], ffn=model["intermediate_size"], vocabulary=model["vocab_size"], sequence=row["sequence"],
         micro_batch=1, tensor=row["tp"], pipeline=row["pp"], context=row["cp"], sequence_parallel=row["tp"] > 1, activation="swiglu",
-        norm="rms", bias=False, positions="rope", tied=False, dropout=0.0, distributed_optimizer=True,
+        norm="rms", bias=False, positions="rope", tied=False, dropout=0.0, distributed_optimizer=True, loss="engine",
     )  # fmt: skip
 
 

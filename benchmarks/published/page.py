@@ -36,18 +36,26 @@ GRADES = {
 }
 """How far the sources can be trusted."""
 WORKSPACES = "workspaces of kernels, rounding and caching by the allocator, the device's context and code"
+UNCOUNTED = "rounding and caching by the allocator, the device's context and code"
 NOT_TIMED = "communication, gaps between kernels, loading data, transfers from the host"
 KINDS = {
     "states": Kind(
         "parameters, gradients and optimizer states on a GPU", "bytes that Megatron-LM's tests had allocated between steps",
         "This compares parameters, float32 gradients, float32 copies and Adam's states of one rank with the bytes allocated after a "
-        "step. The tests are small models, in which workspaces of kernels (30 to 130 MiB) are a large part.",
-        f"{WORKSPACES}, batches that are loaded ahead"),
+        "step. The tests are small models, in which the workspaces of libraries (48 to 224 MiB) are a large part: those of cuBLAS for two "
+        "threads and that of Transformer Engine, with the sizes that these libraries document (`metatensor.analysis.workspaces`).",
+        f"{UNCOUNTED}, batches that are loaded ahead"),
     "peak": Kind(
         "the peak memory of a training step, with the kernels of the run", "allocated peaks of Megatron-LM on GPUs",
         "The peak of a training step of one rank. The model is written with kernels that save the same tensors as those of the run: fused "
-        "attention, norms, dropout, cross entropy in place. The worst cases are tests in long-term-support containers: their figures "
-        "equal those of the same tests with unfused attention, although their settings do not mention it.", WORKSPACES),
+        "attention, norms, dropout, cross entropy in place. Where kernels add to float32 gradients themselves, autograd gets a placeholder "
+        "of each gradient, which Transformer Engine keeps by shape. Workspaces of libraries are included. The worst cases are tests in "
+        "long-term-support containers: their figures equal those of the same tests with unfused attention, although their settings do "
+        "not mention it.", UNCOUNTED),
+    "reserved": Kind(
+        "the memory that the allocator reserves, with the kernels of the run", "steps of Megatron-LM on eight B200",
+        "The requests of two steps of one rank, in order, as the rules of the [caching allocator](allocator.md) serve them, with the "
+        "workspaces of libraries. The update creates nothing but Adam's states.", "the device's context and code, buffers of NCCL"),
     "training memory, meta": Kind(
         "the memory of a training step, with operators as on meta", "allocated peaks of Megatron-LM on GPUs",
         "The same runs, with metatensor's own operators, which save what PyTorch saves on meta. This is what `estimate --train` "
@@ -68,13 +76,14 @@ KINDS = {
     "time": Kind(
         "the time of a training step, with the kernels of the run", "steps of Megatron-LM on A100 and B200",
         "The time of a step is that of the slowest pipeline stage plus the time to fill the pipeline. The efficiencies are those "
-        "assumed for all accelerators. They are not fitted to these runs.", NOT_TIMED),
+        "assumed for all accelerators, and for B200 those of single products and copies that SimuMax measured there. They are not fitted "
+        "to these runs.", NOT_TIMED),
     "time, ranks": Kind(
         "the time of a training step on all ranks, with communication", "steps of Megatron-LM on eight B200",
         "The same steps with the kernels of the run, as timelines of all ranks ([many devices](many-devices.md)): tensor and sequence "
         "parallelism, pipelines (1F1B), and a distributed optimizer that reduces gradients and gathers parameters after the passes. "
-        "Steps without tensor parallelism hardly communicate and are predicted a third too fast as well, so most of the error is that "
-        "of the operators.",
+        "Steps without tensor parallelism hardly communicate and are predicted too fast as well, so most of the error is that of the "
+        "operators.",
         "gaps between kernels, loading data, transfers from the host, operators and operations slowing each other down"),
     "time, accelerator": Kind(
         "the time of a training step, with metatensor's operators", "steps of Megatron-LM on A100 and B200",
@@ -89,8 +98,8 @@ KINDS = {
 """The kinds in the order of the page."""
 if "cuda" not in POLICIES:
     del KINDS["training memory, cuda"]
-UNITS = {"states": "MiB", "peak": "MiB", "training memory, meta": "MiB", "training memory, cuda": "MiB", "inference memory": "MiB",
-         "FLOPs": "GFLOP"}  # fmt: skip
+UNITS = {"states": "MiB", "peak": "MiB", "reserved": "MiB", "training memory, meta": "MiB", "training memory, cuda": "MiB",
+         "inference memory": "MiB", "FLOPs": "GFLOP"}  # fmt: skip
 SCALES = {"MiB": 2.0**20, "GFLOP": 1e9, "s": 1.0, "ms": 1e-3}
 
 

@@ -50,6 +50,9 @@ class Layout:
     distributed_optimizer: bool = False
     accumulated: bool = True
     """Whether kernels of products add to the main gradients themselves."""
+    loss: str = "in place"
+    """How cross entropy is computed in float32: "in place" in one copy of the logits, "compiled" in two
+    (``--cross-entropy-loss-fusion``), or "engine" without one (with ``--cross-entropy-fusion-impl te``)."""
     experts: int = 0
     expert_ffn: int = 0
     shared_ffn: int = 0
@@ -236,4 +239,4 @@ class Stage(nn.Module):
             return x
         assert self.norm is not None
         logits = kernels.gathered_linear(self.norm(x), self.words if self.head is None else self.head, None, c.shards)
-        return kernels.cross_entropy(logits, labels.transpose(0, 1).contiguous()).mean()
+        return kernels.cross_entropy(logits, labels.transpose(0, 1).contiguous(), c.loss).mean()

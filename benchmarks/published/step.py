@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import metatensor as mt
-from metatensor.analysis import MemoryTracker, device_profile
+from metatensor.analysis import MemoryLog, MemoryTracker, allocator, device_profile
 from metatensor.analysis.calls import CallRecorder
 from metatensor.analysis.timing import EFFICIENCY, predict
 
 from . import kernels
 from .rank import Layout, Stage
 
-__all__ = ["Bytes", "held_activations", "memory_of", "seconds_of_step", "stages_of"]
+__all__ = ["Bytes", "held_activations", "memory_of", "reserved_of", "seconds_of_step", "stages_of"]
 
 
 class Bytes(NamedTuple):
@@ -50,12 +50,28 @@ def memory_of(layout: Layout, rank: int | None = None, dtype: Any = mt.bfloat16)
             master.grad = mt.empty_like(master)
             optimizer.step()
             master.grad = None
+        if layout.accumulated and not layout.experts:  # the first step makes placeholders that stay
+            _passes(stages, [1] * layout.virtual, layout, dtype)
         resident = memory.current
         memory.reset_peak()
         if not layout.experts:
             _passes(stages, held_activations(layout, rank), layout, dtype)
         peak = memory.peak
     return Bytes(masters.elements, resident, peak)
+
+
+def reserved_of(layout: Layout, rank: int | None = None, dtype: Any = mt.bfloat16) -> int:
+    """Return what the caching allocator has reserved after two steps on a pipeline rank: its rules, replayed over the requests."""
+    rank = layout.pipeline - 1 if rank is None else rank
+    with mt.device("meta"), MemoryLog() as log:
+        stages = stages_of(layout, rank, dtype)
+        masters = _prepared(stages, layout)
+        for step in range(2):
+            _passes(stages, held_activations(layout, rank), layout, dtype)
+            if not step:  # a fused update, which creates nothing but the states of Adam
+                states = [mt.empty_like(master) for master in masters.tensors for _ in range(2)]
+    del states
+    return int(allocator.replay(allocator.requests(log.events())).peak_reserved)
 
 
 def stages_of(layout: Layout, rank: int, dtype: Any) -> list[Stage]:
@@ -79,6 +95,11 @@ def _prepared(stages: list[Stage], layout: Layout) -> _Masters:
         for name, p in stage.named_parameters():
             (experts if ".members." in name else dense).append(p)
     main = _main_gradients(dense + experts, layout.accumulated)
+    kept: dict[Any, Any] = {}
+    for stage in stages:
+        ends = {id(stage.head), id(getattr(stage, "words", None))}
+        for p in stage.parameters():
+            p.placeholders = None if id(p) in ends else kept
     masters = _masters(dense, layout.data, layout) + _masters(experts, _expert_data(layout), layout)
     return _Masters(masters, sum(p.numel() for p in dense + experts), main)
 

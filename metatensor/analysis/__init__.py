@@ -33,6 +33,7 @@ from metatensor.analysis.ranks import RanksProfile, RankStep, profile_ranks
 from metatensor.analysis.report import Gap, ModuleRow, Peak, Report, SharedGroup
 from metatensor.analysis.step_time import StepTime, time_of
 from metatensor.analysis.training import TrainingReport, estimate_training
+from metatensor.analysis.workspaces import Workspaces, workspaces
 from metatensor.devices.profiles import DeviceProfile, device_profile, device_profiles
 from metatensor.devices.topologies import Topology, TopologyError, topologies, topology
 from metatensor.rules.policies import Kernel, KernelPolicy, policies, policy, register_policy
@@ -45,9 +46,10 @@ if TYPE_CHECKING:
 __all__ = ["Assumption", "BudgetExceededError", "CheckResult", "CollectiveTime", "Comparison", "DeviceProfile", "FitChange",
            "FitReport", "FitSetting", "FitTrial", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker", "ModuleRow", "Peak",
            "Profile", "RankStep", "RanksProfile", "Report", "SharedGroup", "StepTime", "StorageRecord", "Topology",
-           "TopologyError", "TrainingReport", "allocator", "assume", "calibrate", "check", "collective_time", "compare",
+           "TopologyError", "TrainingReport", "Workspaces", "allocator", "assume", "calibrate", "check", "collective_time", "compare",
            "device_profile", "device_profiles", "estimate", "estimate_training", "fit", "load_snapshot", "policies",
-           "policy", "profile", "profile_ranks", "register_policy", "time_of", "topologies", "topology", "within_budget"]  # fmt: skip
+           "policy", "profile", "profile_ranks", "register_policy", "time_of", "topologies", "topology", "within_budget",
+           "workspaces"]  # fmt: skip
 
 # Imported on first use: an estimate does not need them.
 _LAZY = {"allocator": ("metatensor.analysis.allocator", ""), "calibrate": ("metatensor.analysis.calibration", "calibrate"),

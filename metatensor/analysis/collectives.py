@@ -96,7 +96,14 @@ def collective_time(kind: str, bytes: int, group: Iterable[int], topology: Topol
     >>> collective_time("all_reduce", 2**10, range(64), "64xH100").algorithm
     'tree'
     """
-    return route_time(kind, bytes, described(topology).route(tuple(group)))
+    where = described(topology)
+    return reached(route_time(kind, bytes, where.route(tuple(group))), where)
+
+
+def reached(time: CollectiveTime, topology: Topology) -> CollectiveTime:
+    """Return a time with the part of the bandwidth that the profile of the devices says that collectives reach."""
+    part = topology.device.efficiency.get("network", 1.0)
+    return time if part == 1.0 else time._replace(seconds=time.latency + time.transfer / part)
 
 
 @lru_cache(maxsize=1 << 14)

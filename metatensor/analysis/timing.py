@@ -163,5 +163,7 @@ def seconds_of(call: Call, profile: DeviceProfile, *, tf32: bool = False) -> tup
             return None, "the bandwidth of the memory"
         # Products are limited by computation; the bytes that they move are as fast as those of a copy.
         reached = profile.efficiency.get("copy", EFFICIENCY["copy"]) if call.flops else part
-        work = max(work, call.bytes / (profile.memory_bandwidth * reached))
+        moved = call.bytes / (profile.memory_bandwidth * reached)
+        # What is not hidden, such as the first loads and the last stores, counts more in small products.
+        work = max(work, moved) + (1 - profile.efficiency.get("overlap", 1.0)) * min(work, moved)
     return max(work, profile.launch_overhead or 0.0), "assumed"

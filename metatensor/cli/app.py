@@ -24,6 +24,7 @@ OWN = {
     "diff": "Compare two reports of estimate or check, or two programs.",
     "estimate": "Estimate the cost of a model: parameters, FLOPs, memory, shapes.",
     "fit": "Find the largest batch that fits into a device, and what makes a batch fit.",
+    "fit-profile": "Fit the efficiencies of a device's profile to your own training steps.",
     "inspect": "List the tensors of a checkpoint, or the contents of a program or an ONNX model.",
     "plan": "Plan how a model is used: an inference server, a placement on unequal devices, or training on many.",
     "plans": "List the plans that a sweep has saved, or make a page of them.",
@@ -84,7 +85,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in OWN:
-            module = import_module(f"metatensor.cli.{cmd_name}")
+            module = import_module("metatensor.cli." + cmd_name.replace("-", "_"))
             command: click.Command = module.command
             return command
         return _plugin_commands().get(cmd_name)

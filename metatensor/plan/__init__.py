@@ -6,6 +6,7 @@ layouts of a training step on many devices.
 """
 
 from metatensor.plan.devices import DeviceError, Place, places_of
+from metatensor.plan.fitting import FittedProfile, Measurement, fit_profile
 from metatensor.plan.layouts import Degrees, Layout, Rejected
 from metatensor.plan.placing import DeviceMapPlan, PlaceUse, device_map
 from metatensor.plan.searching import TrainingPlan, search
@@ -14,5 +15,6 @@ from metatensor.plan.states import StateGroup
 from metatensor.plan.sweep_file import SweepError
 from metatensor.plan.sweeping import Case, sweep
 
-__all__ = ["Case", "DecodeRow", "Degrees", "DeviceError", "DeviceMapPlan", "Layout", "Place", "PlaceUse", "Rejected", "ServingPlan",
-           "StateGroup", "SweepError", "TrainingPlan", "device_map", "places_of", "search", "serve", "sweep"]  # fmt: skip
+__all__ = ["Case", "DecodeRow", "Degrees", "DeviceError", "DeviceMapPlan", "FittedProfile", "Layout", "Measurement", "Place", "PlaceUse",
+           "Rejected", "ServingPlan", "StateGroup", "SweepError", "TrainingPlan", "device_map", "fit_profile", "places_of", "search",
+           "serve", "sweep"]  # fmt: skip

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from metatensor.analysis.calls import Call
-from metatensor.analysis.collectives import KINDS, CollectiveTime, route_time
+from metatensor.analysis.collectives import KINDS, CollectiveTime, reached, route_time
 from metatensor.analysis.ranks.recording import Mark
 from metatensor.devices.topologies import Route, Topology
 from metatensor.distributed.communication_log import Communication
@@ -197,7 +197,7 @@ class _Schedule:
         key, needed, stream, members = self._meeting(rank, one, entry)
         kind = "send" if entry.kind in ("send", "recv") else entry.kind
         route = self.topology.route(members)
-        time = route_time(kind if kind in KINDS else "all_gather", entry.bytes, route)  # objects are gathered
+        time = reached(route_time(kind if kind in KINDS else "all_gather", entry.bytes, route), self.topology)  # objects are gathered
         operation = Operation(entry, route, time, one.waited.get(stream, 0.0) if entry.ahead else one.now)
         calls = one.program.calls
         operation.phase = calls[min(one.calls, len(calls)) - 1].phase if one.calls else "forward"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from metatensor.devices.profiles.costs import OperatorCost
-from metatensor.devices.profiles.profile import KINDS_OF_WORK, PHASES, RATES, SCOPES, DeviceProfile, Figure, Link, Source
+from metatensor.devices.profiles.profile import KINDS_OF_WORK, PARTS, PHASES, RATES, SCOPES, DeviceProfile, Figure, Link, Source
 from metatensor.devices.profiles.quantities import parse_quantity
 
 __all__ = ["PATH_VARIABLE", "ProfileError", "device_profile", "device_profiles", "load_profile", "register"]
@@ -270,7 +270,7 @@ class Reader:
 
     def efficiency(self, contents: Mapping[str, Any]) -> dict[str, float]:
         """Return the table of parts of the peak by kind."""
-        table = self.table(contents, "efficiency", "efficiency", KINDS_OF_WORK)
+        table = self.table(contents, "efficiency", "efficiency", PARTS)
         found = {name: self.figure(table, name, "efficiency", "ratio") for name in table}
         for name, value in found.items():
             if value > 1:
@@ -335,7 +335,7 @@ class Reader:
         if not NAME.fullmatch(name):
             raise self.wrong("", f"{name!r} cannot name a profile: use lower-case letters, digits and hyphens")
         self.keys(contents, "", ("title", "vendor", "kind", "backend", "architecture", "aliases", "note", "memory", "rates",
-                                 "vector_rates", "links", "power", "price", "launch", "efficiency", "operators", "kinds",
+                                 "vector_rates", "achieved", "links", "power", "price", "launch", "efficiency", "operators", "kinds",
                                  "sources"))  # fmt: skip
         kind = self.text(contents, "kind", required=True)
         if kind not in KINDS:
@@ -371,6 +371,7 @@ class Reader:
             launch_overhead=self.figure(launch, "overhead", "launch", "seconds"),
             phase_overheads={phase: self.figure(launch, phase, "launch", "seconds") for phase in PHASES if phase in launch},
             efficiency=self.efficiency(contents),
+            achieved=self.rates(contents, "achieved"),
             operators=self.costs(contents, "operators"),
             kinds=self.costs(contents, "kinds"),
             operator_dtype=self.dtype(contents),

@@ -19,6 +19,9 @@ SCOPES = ("pair", "node", "host")
 KINDS_OF_WORK = ("product", "convolution", "attention", "recurrence", "elementwise", "reduction", "softmax", "normalization", "pooling",
                  "gather", "scatter", "copy", "random", "sorting", "view", "other")  # fmt: skip
 """Kinds of operators, which have an efficiency or a cost where the operator itself has none."""
+PARTS = (*KINDS_OF_WORK, "network", "overlap")
+"""What the table of efficiencies may name besides kinds of operators: ``network`` is the part of the bandwidths of a topology that
+collectives reach, ``overlap`` the part of the shorter of computation and transfer that a product hides."""
 PHASES = ("forward", "backward", "optimizer")
 """Phases of a training step."""
 
@@ -94,7 +97,9 @@ class DeviceProfile:
         Seconds that a program spends for each call outside of the operator, by phase (`PHASES`): modules, the walk of the
         backward pass. Where the device computes while the host goes on, there are none.
     efficiency : mapping of str to float
-        Part of the peak that kernels of a kind (`KINDS_OF_WORK`) reach, greater than 0 and at most 1.
+        Part of the peak that kernels of a kind reach, greater than 0 and at most 1, by `PARTS`.
+    achieved : mapping of str to float
+        The highest measured rate of products by data type, where one is published.
     operators : mapping of str to OperatorCost
         Measured costs by operator, such as ``"add_"``, or by operator and form: ``"sum leading"``.
     kinds : mapping of str to OperatorCost
@@ -129,6 +134,7 @@ class DeviceProfile:
     launch_overhead: float | None = None
     phase_overheads: Mapping[str, float] = field(default_factory=dict)
     efficiency: Mapping[str, float] = field(default_factory=dict)
+    achieved: Mapping[str, float] = field(default_factory=dict)
     operators: Mapping[str, OperatorCost] = field(default_factory=dict, repr=False)
     kinds: Mapping[str, OperatorCost] = field(default_factory=dict, repr=False)
     operator_dtype: str = "float32"
@@ -175,6 +181,7 @@ class DeviceProfile:
             "architecture": self.architecture, "aliases": list(self.aliases), "note": self.note, "memory": self.memory,
             "visible_memory": self.visible_memory, "memory_options": list(self.memory_options),
             "memory_bandwidth": self.memory_bandwidth, "rates": dict(self.rates), "vector_rates": dict(self.vector_rates),
+            "achieved": dict(self.achieved),
             "links": [link._asdict() for link in self.links], "power": self.power, "price": self.price,
             "launch_overhead": self.launch_overhead,
             "phase_overheads": dict(self.phase_overheads), "efficiency": dict(self.efficiency), "operator_dtype": self.operator_dtype,
