@@ -140,6 +140,11 @@ def _searched(request: Request, cases: list[Any], runs: dict[str, Any]) -> list[
             return [search(one.make()[0], *one.make()[1], **one.settings) for one in cases]
     except (ImportError, ValueError) as error:
         raise click.UsageError(printable(_plain(str(error)))) from None
+    except RuntimeError as error:
+        if "nothing in the output requires grad" in str(error):
+            raise click.ClickException("nothing in the output of the model requires grad; --loss FILE.py:NAME names a function of the "
+                                       "output that returns the loss") from None
+        fail(request, error)
     except (Exception, SystemExit) as error:
         fail(request, error)
 
@@ -166,8 +171,14 @@ class Loss:
         return getattr(self.__wrapped__, "__code__", None)
 
     def __call__(self, *args: Any) -> Any:
-        """Return the loss."""
-        return self.__wrapped__(*args)
+        """Return the loss. Raise ValueError if it is not a number."""
+        import metatensor as mt
+
+        found = self.__wrapped__(*args)
+        if not isinstance(found, mt.Tensor) or found.numel() != 1:
+            got = f"a tensor of shape {list(found.shape)}" if isinstance(found, mt.Tensor) else f"a {type(found).__name__}"
+            raise ValueError(f"the loss must be a tensor with one element, got {got} from {self.given[0]}; return its mean or sum")
+        return found
 
 
 def _ranks(text: str | None) -> list[int] | None:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
 
+from metatensor._core.nested import tensors_in
 from metatensor.analysis.calls import Call
+from metatensor.analysis.estimate import at_inference
 from metatensor.analysis.recomputation import repeated_layers
 from metatensor.analysis.timing import predict
 from metatensor.nn.modules.module import Module
 from metatensor.plan.adapting import lora_step
-from metatensor.plan.decoding import Arguments, Decoder
+from metatensor.plan.decoding import Arguments, Decoder, token_ids
 from metatensor.plan.devices import Place, places_of
 from metatensor.plan.rates import Rates, rates_of
 from metatensor.plan.weights import StoredWeights
@@ -34,6 +36,8 @@ class Unit:
     state: int
     """State of all sequences."""
     calls: list[Call] = field(default_factory=list)
+    output: int = 0
+    """Bytes of the tensor that a step passes on to the next unit."""
     tied_to: str | None = None
     """The unit that holds the same weights, and has to be in the same place."""
 
@@ -73,6 +77,8 @@ class DeviceMapPlan:
     remarks: list[str] = field(default_factory=list)
     training: bool = False
     """Whether steps train adapters."""
+    transfer_seconds: float | None = 0.0
+    """The part of the time in which activations go from one device to another. None if a link is unknown."""
     rates: Rates = Rates()
     """Power and price of all devices together."""
 
@@ -160,6 +166,8 @@ def device_map(
             calls = stored.charged(decoder.calls(batch, before, tokens))
             working = decoder.working_peak(batch, before, tokens)
     units = units_of(model, stored, state, calls)
+    with policy(policy_for(None, first.profile if first else None)):
+        _note_outputs(model, units, arguments or token_ids, batch, context if lora is not None or not state else 1)
     solver = _Solver(units, working, disk_bandwidth, loads=1 if lora is None else 2)
     found = None
     for usable in _fewer_kinds(places):
@@ -227,6 +235,29 @@ def units_of(model: Module, stored: StoredWeights, state: dict[str, int], calls:
     return [units[path] for path in [*order, *(path for path in units if path not in order)]]
 
 
+def _note_outputs(model: Module, units: list[Unit], arguments: Arguments, batch: int, tokens: int) -> None:
+    """Note the bytes of the first tensor that each unit returns for a number of tokens of each sequence."""
+    hooks = []
+
+    def noting(unit: Unit) -> Any:
+        def hook(module: Any, args: tuple, output: Any) -> None:
+            first = next(tensors_in(output), None) if output is not None and not isinstance(output, Module) else None
+            if first is not None:
+                unit.output = first.numel() * first.element_size()
+
+        return hook
+
+    try:
+        for unit in units:
+            hooks.append(model.get_submodule(unit.path).register_forward_hook(noting(unit)))
+        args, kwargs = arguments(batch, tokens)
+        with at_inference(model, args, kwargs):
+            model(*args, **kwargs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
 def _holder(path: str, paths: dict[str, str], units: dict[str, Unit]) -> str | None:
     """Return the unit in which a module lies, the nearest enclosing one if it has none of its own."""
     while True:
@@ -265,6 +296,20 @@ class _Solver:
         if place.kind == "disk":
             rate = None if self.disk_bandwidth is None else min(self.disk_bandwidth, rate or self.disk_bandwidth)
         return None if rate is None else seconds + self.loads * unit.nbytes / rate
+
+    def transfers(self, where: dict[str, Place], main: Place) -> float | None:
+        """Return the seconds in which activations, and with two loads their gradients, go from device to device over the host."""
+        total = 0.0
+        for unit, following in zip(self.units, self.units[1:], strict=False):
+            a, b = ((place if place.kind == "device" else main) for place in (where[unit.path], where[following.path]))
+            if a is b or not unit.output:
+                continue
+            links = [place.profile.link("host") if place.profile is not None else None for place in (a, b)]
+            rates = [link.bandwidth for link in links if link is not None and link.bandwidth]
+            if len(rates) < 2:
+                return None
+            total += self.loads * sum(unit.output / rate for rate in rates)
+        return total
 
     def cost(self, unit: Unit, place: Place, main: Place) -> float:
         """Return the time, or where it is unknown, a number that prefers devices to the host and the host to the disk."""
@@ -375,4 +420,6 @@ class _Solver:
         entries = {path: int(place.name) if place.kind == "device" else place.name for path, place in where.items()}
         if len(set(entries.values())) == 1:
             entries = {"": next(iter(entries.values()))}
-        return DeviceMapPlan(model, entries, uses, True, total if known else None, batch, context)
+        moved = self.transfers(where, main)
+        whole = total + moved if known and moved is not None else None
+        return DeviceMapPlan(model, entries, uses, True, whole, batch, context, transfer_seconds=moved)

@@ -13,12 +13,12 @@ from metatensor.analysis.fit import resized
 from metatensor.analysis.precision import precision_named
 from metatensor.analysis.training import mean_loss
 from metatensor.analysis.utilization import batch_of
-from metatensor.devices.topologies import topology as topology_of
 from metatensor.nn.modules.module import Module
 from metatensor.plan.candidates import Space, degrees_in, offloaded, ranked
 from metatensor.plan.costing import Candidate, Coster
 from metatensor.plan.layouts import OFFLOADS, Degrees, Layout, Rejected
 from metatensor.plan.memory import Widths
+from metatensor.plan.nearest import no_candidate, topology_of
 from metatensor.plan.rates import rates_of
 from metatensor.plan.schedules import SCHEDULES
 from metatensor.plan.times import Impossible
@@ -55,6 +55,8 @@ class TrainingPlan:
     """Those that fit, the fastest first."""
     rejected: list[Rejected]
     remarks: list[str] = field(default_factory=list)
+    reason: str | None = None
+    """Why there is no candidate at all, and the nearest that would be one."""
 
     @property
     def fits(self) -> bool:
@@ -80,7 +82,7 @@ class TrainingPlan:
         """Return what is missing, and the nearest layout that would fit with more memory."""
         near = min((r for r in self.rejected if r.by is not None), key=lambda r: r.by or 0, default=None)
         if near is None:
-            return self.rejected[0].limit if self.rejected else "there is no candidate"
+            return self.rejected[0].limit if self.rejected else self.reason or "there is no candidate"
         return f"the nearest is {near.degrees}, which needs {bytes_text(near.by or 0)} more memory on each device"
 
     def explain(self, a: int | Degrees, b: int | Degrees) -> str:
@@ -221,7 +223,7 @@ def search(
         given = {name: value for name, value in locals().items() if name in SETTINGS}
         case = sweeping.given(model, inputs, kwargs, given)
         return sweeping.sweep([case], executor=executor, file=sweep, progress=progress)[0]  # type: ignore[no-any-return]
-    where = topology_of(devices)
+    where, remarks = topology_of(devices)
     precisions = [precision] if isinstance(precision, str) else list(precision)
     _check(model, global_batch, {"precision": (precisions, KINDS), "recompute": (recompute, RECOMPUTES), "shard": (shard, SHARDS),
                                  "offload": (offload, OFFLOADS), "schedules": (schedules, SCHEDULES)})  # fmt: skip
@@ -230,7 +232,7 @@ def search(
     arguments = _arguments(inputs, kwargs)
     rates, tokens = rates_of(where.device, price), _tokens(arguments)
     memory = max_memory if max_memory is not None else _memory(where.device, headroom)
-    plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, ", ".join(precisions), [], [])
+    plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, ", ".join(precisions), [], [], remarks)
     candidates: list[Candidate] = []
     with simulated(where.size), policy(policy_for(None, where.device)), mt.device("meta"), mt.enable_grad():
         for name in precisions:
@@ -250,6 +252,8 @@ def search(
                 candidates += _candidates(coster, space, offload, memory, plan.rejected)
                 plan.remarks += [one for one in coster.remarks if one not in plan.remarks]
         plan.layouts, heavy = ranked(candidates, memory, keep)
+    if not candidates and not plan.rejected:
+        plan.reason = no_candidate(where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches)
     plan.rejected = [*sorted(heavy, key=lambda one: one.by or 0), *plan.rejected]
     return plan
 

@@ -24,10 +24,10 @@ from typing import Any
 
 from metatensor._core.nested import tensors_in
 from metatensor._version import __version__
-from metatensor.devices.topologies import topology
 from metatensor.nn.modules.module import Module
 from metatensor.plan.candidates import divisors
 from metatensor.plan.layouts import Layout, Rejected
+from metatensor.plan.nearest import topology_of
 from metatensor.plan.rates import rates_of
 from metatensor.plan.sweep_file import SweepFile
 
@@ -214,7 +214,7 @@ class _Work:
         self.case, self.store = case, store
         self.made = case.make()
         settings = case.settings
-        self.topology = topology(settings["devices"])
+        self.topology, _ = topology_of(settings["devices"])
         self.parts = list(parts_of(settings, self.topology))
         self.layouts: list[Layout] = []
         self.rejected: list[Rejected] = []
@@ -271,6 +271,12 @@ class _Work:
         rates = rates_of(self.topology.device, self.case.settings.get("price"))
         if self.store is not None:
             self.layouts, self.rejected, self.remarks = self.store.results(self.number, rates)
+        self.empty.reason = None
+        if not self.layouts and not self.rejected:  # nothing is costed in such a search
+            from metatensor.plan.searching import search
+
+            model, inputs, kwargs = self.made
+            self.empty.reason = search(model, *inputs, **self.case.settings, **kwargs).reason
         return joined(self.empty, self.layouts, self.rejected, self.remarks, self.case.settings.get("keep", 200))
 
 

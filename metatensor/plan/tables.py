@@ -68,6 +68,8 @@ def device_map_text(plan: DeviceMapPlan) -> str:
     rate = plan.tokens_per_second
     rated = f": {rate:,.3g} tokens per second" if rate else ""
     lines += ["", f"a {'training' if plan.training else 'decode'} step takes {_seconds(plan.seconds)}{rated}"]
+    if plan.transfer_seconds:
+        lines.append(f"of it, activations go from device to device for {_seconds(plan.transfer_seconds)}")
     if known := plan.rates.text(plan.seconds, 1, plan.batch * (plan.context if plan.training else 1)):
         lines.append(f"energy and price of a step: {known}")
     lines += ["", "device_map"]

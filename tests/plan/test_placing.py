@@ -6,6 +6,7 @@ import pytest
 
 import metatensor as mt
 from metatensor import nn
+from metatensor.devices.profiles import device_profile
 
 
 class Layer(nn.Module):
@@ -57,7 +58,7 @@ def test_the_faster_device_holds_more():
     found = plan("t4:80MB,a100-80gb:100MB")
     counts = [sum(place == i for path, place in found.device_map.items() if "layers" in path) for i in (0, 1)]
     assert counts[0] + counts[1] == 8 and counts[1] == (100_000_000 - TABLE - found.places[1].reserved_bytes) // LAYER
-    assert sum(use.seconds for use in found.places) == pytest.approx(found.seconds)
+    assert sum(use.seconds for use in found.places) + found.transfer_seconds == pytest.approx(found.seconds)
 
 
 def test_runs_are_contiguous_and_layers_whole():
@@ -136,3 +137,16 @@ def test_errors():
         mt.plan.device_map(lambda x: x, devices="t4")
     with pytest.raises(ValueError, match="at least 1"):
         plan("t4", batch=0)
+
+
+def test_activations_go_from_device_to_device():
+    with mt.device("meta"):
+        model = nn.Sequential(nn.Embedding(1000, 512), *(nn.Linear(512, 512) for _ in range(4)))
+    plan = mt.plan.device_map(model, devices="t4:5MB,t4:8MB", context=8)
+    assert {0, 1} == set(plan.device_map.values())
+    assert plan.transfer_seconds == pytest.approx(2 * 8 * 512 * 4 / device_profile("t4").link("host").bandwidth)
+    assert plan.seconds == pytest.approx(sum(use.seconds for use in plan.places) + plan.transfer_seconds)
+    one = mt.plan.device_map(model, devices="t4", context=8)
+    assert one.transfer_seconds == 0
+    trained = mt.plan.device_map(model, devices="t4:5MB,t4:8MB", context=8, lora=4)
+    assert trained.transfer_seconds == pytest.approx(2 * plan.transfer_seconds)
