@@ -409,7 +409,16 @@ cdef class Capture(Mode):
     cdef object ticket(self, object generator, tuple taken):
         """Return the ticket of a call; that of a generator that the run has created is a constant."""
         cdef Ticket made = Ticket.__new__(Ticket)
-        cdef Generator g = default if generator is None else <Generator>generator
+        cdef Generator g
+        if type(generator) is tuple:            # a program that runs inside: it draws from the default generator, or from one of its own
+            note_seed(default, False)
+            for known, key, first in self.generators:
+                if taken[0] == key and taken[1] >= first:
+                    made.generator = None if known is default else known
+                    made.number = taken[1] - first
+                    return made
+            return taken
+        g = default if generator is None else <Generator>generator
         if g.serial >= self.first_generator:
             return taken
         for known, key, first in self.generators:

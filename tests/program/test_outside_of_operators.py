@@ -413,3 +413,31 @@ def test_a_program_continues_from_the_buffers_that_the_trace_has_replaced():
     program = mt.program.trace(model, ones(1))
     assert program(ones(1)).item() == 2 and program(ones(1)).item() == 3
     assert model.n.item() == 1 and model.shape.shape == (2,)
+
+
+def test_programs_with_random_numbers_run_inside_of_a_trace():
+    inner = mt.program.trace(lambda x: mt.nn.functional.dropout(x, 0.5), ones(8))
+
+    def fn(x):
+        return mt.rand_like(x), inner(x) + inner(x), mt.rand_like(x)
+
+    program = mt.program.trace(fn, ones(8))
+    for seed in (1, 2):
+        mt.manual_seed(seed)
+        want, state = fn(ones(8)), mt.get_rng_state()
+        mt.manual_seed(seed)
+        assert all(map(mt.equal, want, program(ones(8)))) and mt.equal(state, mt.get_rng_state())
+
+
+def test_tied_parameters_of_which_one_is_replaced_are_refused():
+    class Model(mt.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = self.b = mt.nn.Parameter(ones(3))
+
+        def forward(self, x):
+            self.a = mt.nn.Parameter(self.a * 2)
+            return x * self.a + self.b
+
+    with pytest.raises(RuntimeError, match="'a' and 'b' were one tensor before the run"):
+        mt.program.trace(Model(), ones(3))
