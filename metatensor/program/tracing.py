@@ -91,8 +91,8 @@ def _run(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any], observing:
     replaced = {effect.name: effect.value.number for effect in effects if effect.kind == "replaced"}
     for name, first in tied.items():
         if replaced.get(name) != replaced.get(first):
-            raise RuntimeError(f"trace: {first!r} and {name!r} were one tensor before the run, and are two after it, which a program cannot "
-                               "repeat; make them two before the trace")  # fmt: skip
+            raise RuntimeError(f"trace: {first!r} and {name!r} were one tensor before the run, and are two after it, which a program "
+                               "cannot repeat; make them two before the trace")  # fmt: skip
     if observing is None:  # otherwise the caller restores the modules
         tensors.update(state.replaced(held))
     return Program(
