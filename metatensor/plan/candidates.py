@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +10,7 @@ from metatensor.plan.costing import Candidate
 from metatensor.plan.layouts import OFFLOADS, Degrees, Layout, Rejected
 from metatensor.plan.schedules import virtual_stages_of
 
-__all__ = ["Space", "degrees_in", "offloaded", "ranked"]
+__all__ = ["Ranking", "Space", "degrees_in", "grouped", "offloaded"]
 
 
 @dataclass(frozen=True)
@@ -90,29 +90,57 @@ def offloaded(degrees: Degrees, offload: Sequence[str], costed: Callable[[Degree
             yield found
 
 
-def ranked(candidates: Iterable[Candidate], memory: int, keep: int | None) -> tuple[list[Layout], list[Rejected]]:
-    """Return the layouts that fit, the fastest first, and those that do not.
+class Ranking:
+    """The fastest layouts that are known.
 
-    Candidates are costed in the order of their bounds. One is left out if ``keep`` layouts are known to be faster than its bound, and one
-    of them needs no more memory: so the ``keep`` fastest and all that no other one surpasses in both time and memory are found.
+    Parameters
+    ----------
+    memory : int
+        Bytes of a device that a step may use.
+    keep : int or None
+        Layouts that are wanted; None for all.
+
+    Attributes
+    ----------
+    layouts : list of Layout
+        Those that fit, in the order in which they were costed.
+    rejected : list of Rejected
+        Those that need more memory.
+    bounded : int
+        Number of layouts that were not costed as a whole, because a bound shows that at least ``keep`` others are faster.
     """
-    candidates = list(candidates)
-    rejected = [Rejected(one.degrees, "memory", one.peak - memory, one.layout) for one in candidates if one.peak > memory]
-    layouts: list[Layout] = []
-    seconds: list[float] = []
-    front: list[tuple[float, int]] = []
-    for one in sorted((one for one in candidates if one.peak <= memory), key=lambda one: (one.bound, one.peak)):
-        if keep is not None and len(seconds) >= keep and seconds[keep - 1] <= one.bound:
-            i = bisect_right(front, (one.bound, 1 << 62))
-            if i and front[i - 1][1] <= one.peak:
-                continue
-        layout = one.layout()
-        layouts.append(layout)
-        insort(seconds, layout.seconds)
-        i = bisect_right(front, (layout.seconds, layout.peak))
-        if not i or front[i - 1][1] > layout.peak:
-            insort(front, (layout.seconds, layout.peak))
-            while i + 1 < len(front) and front[i + 1][1] >= layout.peak:
-                del front[i + 1]
-    layouts.sort(key=lambda layout: (layout.seconds, layout.peak))
-    return layouts, rejected
+
+    def __init__(self, memory: int, keep: int | None) -> None:
+        self.memory, self.keep = memory, keep
+        self.layouts: list[Layout] = []
+        self.rejected: list[Rejected] = []
+        self.bounded = 0
+        self._seconds: list[float] = []
+
+    def surpassed(self, bound: float) -> bool:
+        """Return whether at least ``keep`` layouts are known to take no longer than these seconds."""
+        return self.keep is not None and len(self._seconds) >= self.keep and self._seconds[self.keep - 1] <= bound
+
+    def add(self, candidates: Iterable[Candidate]) -> None:
+        """Cost those candidates that may be among the fastest."""
+        fitting = []
+        for one in candidates:
+            if one.peak > self.memory:
+                self.rejected.append(Rejected(one.degrees, "memory", one.peak - self.memory, one.layout))
+            else:
+                fitting.append(one)
+        for one in sorted(fitting, key=lambda one: (one.bound, one.peak)):
+            if self.surpassed(one.bound):
+                self.bounded += 1
+            else:
+                layout = one.layout()
+                self.layouts.append(layout)
+                insort(self._seconds, layout.seconds)
+
+
+def grouped(degrees: Iterable[Degrees], bound: Callable[[Degrees], float]) -> list[tuple[float, list[Degrees]]]:
+    """Return layouts that divide the computation alike together, with seconds that none of them undercuts, in the order of these."""
+    groups: dict[Degrees, list[Degrees]] = {}
+    for one in degrees:
+        groups.setdefault(replace(one, schedule="1F1B", virtual_stages=1, shard=0), []).append(one)
+    return sorted(((bound(key), members) for key, members in groups.items()), key=lambda item: item[0])

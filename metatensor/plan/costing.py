@@ -282,6 +282,19 @@ class Coster:
         bound = lower_bound(costs, tails, degrees.schedule, degrees.pipeline, degrees.virtual_stages, micro_batches)
         return Candidate(degrees, micro_batches, peak, bound, self)
 
+    def bound(self, degrees: Degrees, batch: int) -> float:
+        """Return seconds that no layout undercuts that divides computation so: those of stages that are equally fast and never wait.
+
+        Infinite if there is no such layout, and 0 if it cannot be costed.
+        """
+        try:
+            before, behind = self.around(degrees)
+            work = before.seconds + behind.seconds
+            work += sum(self.block(kind, degrees).seconds * n for kind, n in Counter(self.order).items())
+        except Impossible:
+            return 0.0
+        return work * (batch // (degrees.data * degrees.micro_batch)) / degrees.pipeline
+
     def _ranks(self, degrees: Degrees, stages: list[Stage], micro_batches: int) -> Iterator[tuple[list[Stage], Sequence[tuple[int, ...]]]]:
         """Yield the stages of each rank of the pipeline, and the micro-batches that they hold."""
         p, v = degrees.pipeline, degrees.virtual_stages

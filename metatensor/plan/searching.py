@@ -14,7 +14,7 @@ from metatensor.analysis.precision import precision_named
 from metatensor.analysis.training import mean_loss
 from metatensor.analysis.utilization import batch_of
 from metatensor.nn.modules.module import Module
-from metatensor.plan.candidates import Space, degrees_in, offloaded, ranked
+from metatensor.plan.candidates import Ranking, Space, degrees_in, grouped, offloaded
 from metatensor.plan.costing import Candidate, Coster
 from metatensor.plan.layouts import OFFLOADS, Degrees, Layout, Rejected
 from metatensor.plan.memory import Widths
@@ -137,7 +137,7 @@ def search(
     micro_batches: Sequence[int] | None = None, recompute: Sequence[str] = RECOMPUTES, sequence: Sequence[bool] = (False, True),
     price: float | None = None,
     context: Sequence[int] | None = None, expert: Sequence[int] | None = None, schedules: Sequence[str] = TRIED,
-    virtual_stages: Sequence[int] = (1, 2, 4), offload: Sequence[str] = OFFLOADS, stages: str = "balanced", keep: int | None = 200,
+    virtual_stages: Sequence[int] = (1, 2, 4), offload: Sequence[str] = ("none",), stages: str = "balanced", keep: int | None = 100,
     executor: Any = None, sweep: Any = None, progress: Any = None,
     **kwargs: Any,
 ) -> TrainingPlan:  # fmt: skip
@@ -181,15 +181,15 @@ def search(
         have. Default: "GPipe", "1F1B", "Interleaved1F1B", "InterleavedZeroBubble" and "ZBVZeroBubble"; 1, 2 and 4.
     offload
         What the memory of the host may hold where a layout does not fit without: "none", "optimizer", "activations" and
-        "optimizer+activations". What comes first there is tried first. Default: all.
+        "optimizer+activations". Default: "none", as profiles do not say how much memory hosts have.
     stages : str
         How blocks are divided among pipeline stages: "balanced", such that the slowest stage is as fast as possible, or "equal".
     price : float, optional
         Price of a device for an hour, in any currency. Default: that of the profile, if it has one. Energy is that of the power in the
         profile.
     keep : int or None
-        Layouts to return besides those of which no other is faster and needs less memory; None for all. The fastest are exactly those of a
-        search with None: others are left out where a bound shows that they are slower. Default 200.
+        At least so many layouts are returned if they fit; None for all. They are exactly the fastest ones of a search with None: others are
+        left out only where a bound of their time shows that they are slower. Default 100.
     executor : str or Executor, optional
         What costs the candidates, such as ``"process"`` or ``"dask:ADDRESS"``, as for `metatensor.plan.sweep`. Default: this process.
     sweep : str or path, optional
@@ -233,7 +233,7 @@ def search(
     rates, tokens = rates_of(where.device, price), _tokens(arguments)
     memory = max_memory if max_memory is not None else _memory(where.device, headroom)
     plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, ", ".join(precisions), [], [], remarks)
-    candidates: list[Candidate] = []
+    found = Ranking(memory, keep)
     with simulated(where.size), policy(policy_for(None, where.device)), mt.device("meta"), mt.enable_grad():
         for name in precisions:
             way = precision_named(name)
@@ -249,24 +249,30 @@ def search(
                     context or coster.contexts(where.size), expert or coster.expert_ranks(where.size), shard,
                     recompute if blocks else ["none"], sequence if blocks else [False], schedules, virtual_stages, name,
                 )  # fmt: skip
-                candidates += _candidates(coster, space, offload, memory, plan.rejected)
+                _rank(coster, space, offload, found, plan.rejected)
                 plan.remarks += [one for one in coster.remarks if one not in plan.remarks]
-        plan.layouts, heavy = ranked(candidates, memory, keep)
-    if not candidates and not plan.rejected:
+    plan.layouts = sorted(found.layouts, key=lambda layout: (layout.seconds, layout.peak))
+    if not found.layouts and not found.rejected and not plan.rejected:
         plan.reason = no_candidate(where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches)
-    plan.rejected = [*sorted(heavy, key=lambda one: one.by or 0), *plan.rejected]
+    plan.rejected = [*sorted(found.rejected, key=lambda one: one.by or 0), *plan.rejected]
+    if found.bounded:
+        plan.remarks.append(f"{found.bounded:,} layouts were not costed: bounds of their time show that at least {keep} others are faster")
     return plan
 
 
-def _candidates(coster: Coster, space: Space, offload: Sequence[str], memory: int, rejected: list[Rejected]) -> list[Candidate]:
-    """Return the candidates in a space, and add those that cannot be costed to ``rejected``."""
-    found: list[Candidate] = []
-    for degrees in degrees_in(space):
-        try:
-            found.extend(offloaded(degrees, offload, lambda one: coster.candidate(one, space.batch), memory))
-        except Impossible as error:
-            rejected.append(Rejected(degrees, str(error)))
-    return found
+def _rank(coster: Coster, space: Space, offload: Sequence[str], found: Ranking, rejected: list[Rejected]) -> None:
+    """Cost the layouts of a space as far as they may be among the fastest, and add those that cannot be costed to ``rejected``."""
+    for bound, members in grouped(degrees_in(space), lambda one: coster.bound(one, space.batch)):
+        if found.surpassed(bound):
+            found.bounded += len(members)
+            continue
+        candidates: list[Candidate] = []
+        for degrees in members:
+            try:
+                candidates.extend(offloaded(degrees, offload, lambda one: coster.candidate(one, space.batch), found.memory))
+            except Impossible as error:
+                rejected.append(Rejected(degrees, str(error)))
+        found.add(candidates)
 
 
 def _composed(f: Callable[..., Any], g: Callable[..., Any]) -> Callable[..., Any]:

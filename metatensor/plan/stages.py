@@ -24,6 +24,8 @@ class Stage:
 
     Attributes
     ----------
+    counted : list of tuple
+        The different parts with their numbers.
     forward, backward, input_backward : float
         Seconds of the passes for a micro-batch, with communication that nothing hides. ``input_backward`` is the part of
         ``backward`` that computes the gradient of what the stage receives.
@@ -41,7 +43,7 @@ class Stage:
 
     def __init__(self, parts: Sequence[Timed], received: int, kinds: list[int]) -> None:
         self.parts, self.received, self.kinds = list(parts), received, kinds
-        counted = [(part, n) for part, n in _counts(parts)]
+        self.counted = counted = _counts(parts)
         self.forward = sum((part.forward + part.forward_communication) * n for part, n in counted)
         self.backward = sum((part.backward + part.backward_communication) * n for part, n in counted)
         self.input_backward = sum(part.input_backward * n for part, n in counted)

@@ -139,14 +139,18 @@ class StepTimes:
             return Passes(offload_forward=sent, offload_backward=loaded)
         widths, parts = self.widths, stage.parts
 
+        def times(kind: str, itemsize: int) -> dict[int, float]:
+            return {id(part): self.parameters(kind, part, itemsize, degrees) for part, _ in stage.counted}
+
         def total(kind: str, itemsize: int) -> float:
-            return sum(self.parameters(kind, part, itemsize, degrees) for part in parts)
+            found = times(kind, itemsize)
+            return sum(found[id(part)] * n for part, n in stage.counted)
 
         if degrees.shard == 0:
             return Passes(once_backward=total("all_reduce", widths.gradient), offload_forward=sent, offload_backward=loaded)
         if degrees.shard == 3:
-            gathers = [self.parameters("all_gather", part, widths.parameter, degrees) for part in parts]
-            scatters = [self.parameters("reduce_scatter", part, widths.gradient, degrees) for part in parts]
+            gathered, scattered = times("all_gather", widths.parameter), times("reduce_scatter", widths.gradient)
+            gathers, scatters = [gathered[id(part)] for part in parts], [scattered[id(part)] for part in parts]
             forward, backward = gathers[0], scatters[0]  # nothing runs before the first gather and after the last reduction
             if not last:
                 backward += gathers[-1]  # else the last part is still whole
@@ -161,7 +165,7 @@ class StepTimes:
         gather, scatter = total("all_gather", widths.parameter), total("reduce_scatter", widths.gradient)
         if degrees.shard == 1:
             return Passes(once_forward=gather, once_backward=scatter, offload_forward=sent, offload_backward=loaded)
-        computed = sum(part.backward for part in parts)
+        computed = stage.plain_backward
         return Passes(0.0, max(0.0, scatter - computed), min(scatter, computed), once_forward=gather, offload_forward=sent,
                       offload_backward=loaded)  # fmt: skip
 
