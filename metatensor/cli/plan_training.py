@@ -22,9 +22,11 @@ from metatensor.cli.training_options import loss_of
 
 __all__ = ["TRAINING", "plan_training", "train_options"]
 
-LISTS = ("tensor", "pipeline", "shard", "micro_batches")
+LISTS = ("tensor", "pipeline", "shard", "micro_batches", "context_parallel", "expert_parallel", "virtual_stages")
+WORDS = ("recompute", "precision", "schedules", "offload")
+"""Options whose values are lists of words."""
 TRAINING = (*LISTS, "global_batch", "loss", "optimizer", "precision", "recompute", "headroom", "stages", "explain", "export",
-            "top", "executor", "sweep", "over", "html")  # fmt: skip
+            "schedules", "offload", "keep", "top", "executor", "sweep", "over", "html")  # fmt: skip
 """The options of `train_options` besides ``--train``."""
 CHANGES = ("sequence", "global_batch", "devices", "price")
 """What ``--what-if`` can change besides named sizes of the inputs."""
@@ -51,11 +53,22 @@ def train_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      "[default: 0.1]."),
         click.option("--recompute", metavar="LIST", help='With --train: recomputation to try [default: "none,selective,full"].'),
         click.option("--micro-batches", metavar="LIST", help='With --train: samples of a micro-batch to try [default: "1,2,4,8"].'),
+        click.option("--keep", type=click.IntRange(min=1), metavar="N", help="With --train: layouts to find at least [default: 100]."),
+        click.option("--offload", metavar="LIST", help='With --train: what the host may hold where a layout does not fit otherwise, of '
+                     '"none,optimizer,activations,optimizer+activations" [default: none].'),
+        click.option("--virtual-stages", metavar="LIST", help='With --train: stages of a rank of the pipeline to try [default: "1,2,4"].'),
+        click.option("--schedules", metavar="LIST", help='With --train: schedules of the pipeline to try [default: "GPipe,1F1B,'
+                     'Interleaved1F1B,InterleavedZeroBubble,ZBVZeroBubble"].'),
+        click.option("--expert-parallel", metavar="LIST", help="With --train: ranks that hold different experts [default: all that divide "
+                     "the experts]."),
+        click.option("--context-parallel", metavar="LIST", help="With --train: ranks that divide sequences [default: powers of two that "
+                     "leave 2048 positions]."),
         click.option("--shard", metavar="LIST", help='With --train: what data-parallel ranks divide, 0 to 3 [default: "0,1,2,3"].'),
         click.option("--pipeline", metavar="LIST", help="With --train: numbers of pipeline stages to try [default: all that fit]."),
         click.option("--tensor", metavar="LIST", help="With --train: tensor-parallel ranks to try [default: all that "
                      "fit in a node]. With --serve: devices that serve a copy of the model together [default: 1]."),
-        click.option("--precision", help="With --train: fp32, bf16, fp16, bf16-master or fp16-master [default: bf16-master]."),
+        click.option("--precision", metavar="LIST", help="With --train: one or several of fp32, bf16, fp16, bf16-master and fp16-master "
+                     "[default: bf16-master]."),
         click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim [default: adamw]."),
         click.option("--loss", metavar="FILE.py:NAME", help="With --train: function of the output, or of the output and the number of "
                      "samples, that returns the loss [default: the mean]."),
@@ -75,8 +88,9 @@ def plan_training(request: Request, devices: str, where: tuple[str, ...], given:
     for name in LISTS:
         if name in given:
             given[name] = numbers(given[name], f"--{name.replace('_', '-')}", least=0 if name == "shard" else 1)
-    if "recompute" in given:
-        given["recompute"] = [word.strip() for word in given["recompute"].split(",")]
+    for name in WORDS:
+        if name in given:
+            given[name] = [word.strip() for word in given[name].split(",")]
     if "loss" in given:
         given["loss"] = Loss(given["loss"], request.torch)
     over = combinations(request.texts, given.pop("over", ()), CHANGES)
@@ -84,6 +98,9 @@ def plan_training(request: Request, devices: str, where: tuple[str, ...], given:
     ranks = _ranks(given.pop("explain", None))
     change = changes_of(given.pop("what_if", None), CHANGES, request.texts)
     target, top, context = given.pop("export", None), given.pop("top", None), given.pop("context", 2048)
+    for name in ("context", "expert"):
+        if f"{name}_parallel" in given:
+            given[name] = given.pop(f"{name}_parallel")
     if len(over) > 1:
         for name, value in (("--explain", ranks), ("--what-if", change), ("--export", target)):
             if value:

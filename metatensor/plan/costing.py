@@ -125,7 +125,7 @@ class Coster:
         place = kind, degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.context, degrees.expert
         cost, arranged = measure_block(block.module, args, kwargs, self.mesh(degrees.tensor), degrees.sequence, degrees.recompute,
                                        self._arranged.get(place), frozen, beside)  # fmt: skip
-        if arranged is not None and not arranged.divides:
+        if arranged is not None and not arranged.divides and beside.expert_mesh is None:
             raise Impossible(f"no matrix of {block.path} can be cut into {degrees.tensor} equal parts")
         self._arranged[place] = arranged
         return cost

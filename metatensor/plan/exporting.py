@@ -37,6 +37,9 @@ def _torchtitan(layout: Layout, precision: str) -> str:
     if d.tensor > 1 and not d.sequence:
         raise ValueError("export: torchtitan divides the sequence wherever it uses tensor parallelism; choose a layout with sequence")
     _equal(layout, "torchtitan")
+    _settable(layout, "torchtitan", "what the host holds")
+    if d.pipeline > 1 and d.schedule == "InterleavedZeroBubble" and d.virtual_stages == 1:
+        raise ValueError("export: torchtitan's InterleavedZeroBubble needs several stages of a rank; choose a layout with virtual stages")
     local = d.micro_batch * (layout.micro_batches if d.pipeline > 1 else 1)
     lines = ["[training]", f"local_batch_size = {local}", f"global_batch_size = {layout.samples}"]
     if precision.endswith("-master"):
@@ -45,11 +48,16 @@ def _torchtitan(layout: Layout, precision: str) -> str:
         lines.append(f'dtype = "{_half(precision)}"')
     lines += ["", "[parallelism]", f"data_parallel_replicate_degree = {1 if d.shard else d.data}",
               f"data_parallel_shard_degree = {d.data if d.shard else 1}", f"tensor_parallel_degree = {d.tensor}",
-              f"pipeline_parallel_degree = {d.pipeline}"]  # fmt: skip
+              f"pipeline_parallel_degree = {d.pipeline}", f"context_parallel_degree = {d.context}",
+              f"expert_parallel_degree = {d.expert}"]  # fmt: skip
     if d.shard:
         lines.append(f'fsdp_reshard_after_forward = "{"always" if d.shard == 3 else "never"}"')
     if d.pipeline > 1:
-        lines += ['pipeline_parallel_schedule = "1F1B"', f"pipeline_parallel_microbatch_size = {d.micro_batch}"]
+        lines += [f'pipeline_parallel_schedule = "{d.schedule}"', f"pipeline_parallel_microbatch_size = {d.micro_batch}"]
+        if d.virtual_stages > 1:
+            lines.append(f"pipeline_parallel_layers_per_stage = {len(layout.stages[0])}")
+        if d.shard > 1:
+            lines.append("# gradients are summed at the last micro-batch only, and are whole until then; the plan divides them earlier")
     lines += ["", "[activation_checkpoint]", f'mode = "{d.recompute}"']
     if d.recompute == "selective":
         lines.append('selective_ac_option = "op"  # keeps half of the matrix products; the plan keeps all')
@@ -59,8 +67,19 @@ def _torchtitan(layout: Layout, precision: str) -> str:
 def _megatron(layout: Layout, precision: str) -> str:
     d = layout.degrees
     _equal(layout, "Megatron-LM")
+    if d.pipeline > 1 and d.schedule not in ("1F1B", "Interleaved1F1B"):
+        raise ValueError(f"export: Megatron-LM has no schedule {d.schedule}; search with schedules=['1F1B', 'Interleaved1F1B']")
+    if d.pipeline > 1 and d.shard > 1:
+        raise ValueError("export: Megatron-LM's FSDP has no setting with pipeline parallelism; choose a layout with shard 0 or 1")
+    _settable(layout, "Megatron-LM", "the memory of the host as it is planned")
     words = [f"--tensor-model-parallel-size {d.tensor}", f"--pipeline-model-parallel-size {d.pipeline}",
              f"--micro-batch-size {d.micro_batch}", f"--global-batch-size {layout.samples}"]  # fmt: skip
+    if d.context > 1:
+        words.append(f"--context-parallel-size {d.context}")
+    if d.expert > 1:
+        words.append(f"--expert-model-parallel-size {d.expert}")
+    if d.virtual_stages > 1:
+        words.append(f"--num-layers-per-virtual-pipeline-stage {len(layout.stages[0])}")
     if d.sequence:
         words.append("--sequence-parallel")
     if d.shard == 1:
@@ -80,6 +99,7 @@ def _megatron(layout: Layout, precision: str) -> str:
 def _accelerate(layout: Layout, precision: str) -> str:
     d = layout.degrees
     _data_alone(layout, "accelerate.yaml")
+    _settable(layout, "accelerate.yaml", "what the host holds")
     mixed = "no" if precision == "fp32" else precision[:4]
     lines = [f"num_processes: {d.devices}", f"mixed_precision: '{mixed}'", f"gradient_accumulation_steps: {layout.micro_batches}"]
     if d.shard == 0:
@@ -97,10 +117,13 @@ def _accelerate(layout: Layout, precision: str) -> str:
 def _deepspeed(layout: Layout, precision: str) -> str:
     d = layout.degrees
     _data_alone(layout, "deepspeed.json")
+    if d.offloads("activations"):
+        raise ValueError("export: deepspeed.json has no setting for activations in the host's memory; choose a layout without")
     settings = {
         "train_batch_size": layout.samples, "train_micro_batch_size_per_gpu": d.micro_batch,
         "gradient_accumulation_steps": layout.micro_batches,
-        "zero_optimization": {"stage": d.shard, "overlap_comm": True, "contiguous_gradients": True},
+        "zero_optimization": {"stage": d.shard, "overlap_comm": True, "contiguous_gradients": True,
+                              **({"offload_optimizer": {"device": "cpu"}} if d.offloads("optimizer") else {})},
         **({precision[:4]: {"enabled": True}} if precision != "fp32" else {}),
     }  # fmt: skip
     return json.dumps(settings, indent=2) + "\n"
@@ -117,9 +140,17 @@ def _equal(layout: Layout, system: str) -> None:
                          "stages='equal'")  # fmt: skip
 
 
+def _settable(layout: Layout, system: str, what: str) -> None:
+    if layout.degrees.offload != "none":
+        raise ValueError(f"export: {system} has no setting for {what}; choose a layout without offload")
+
+
 def _data_alone(layout: Layout, system: str) -> None:
-    if layout.degrees.tensor > 1 or layout.degrees.pipeline > 1:
+    d = layout.degrees
+    if d.tensor > 1 or d.pipeline > 1:
         raise ValueError(f"export: {system} has no setting for tensor or pipeline parallelism; choose a layout without")
+    if d.context > 1 or d.expert > 1:
+        raise ValueError(f"export: {system} has no setting for context or expert parallelism; choose a layout without")
 
 
 FORMATS: dict[str, Callable[[Layout, str], str]] = {

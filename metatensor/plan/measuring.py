@@ -86,7 +86,7 @@ def measure_block(
         with attention_over(beside.context):
             arranged = known or Arranged(module, mesh, args, kwargs, sequence, beside.experts.paths if beside.experts else (),
                                          lambda copied: beside.divide(copied, mesh))  # fmt: skip
-        if sequence and known is None and not arranged.divides:
+        if sequence and known is None and not arranged.divides and beside.expert_mesh is None:
             raise ValueError("no matrix of the block can be cut")
         inner = arranged.module
     else:
