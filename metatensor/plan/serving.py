@@ -199,7 +199,7 @@ def serve(
         row = Inventory(model).rows[0]
         chunk = min(chunk, context)
         fixed = stored.nbytes + row.buffer_bytes + states.shared
-        working = states.bounded(context, lambda n: decoder.working_peak(1, n - min(chunk, n), min(chunk, n)))
+        working = _working(decoder, states, context, chunk)
         per_user = states.per_sequence(context)
         users = _users(decoder, states, context, memory - fixed, working, per_user)
         plan = ServingPlan(
@@ -246,6 +246,16 @@ def _check(context: int, block: int, chunk: int, utilization: float) -> None:
             raise ValueError(f"serve: {name} must be at least 1, got {value}")
     if not 0 < utilization <= 1:
         raise ValueError(f"serve: utilization must be greater than 0 and at most 1, got {utilization}")
+
+
+def _working(decoder: Decoder, states: States, context: int, chunk: int) -> int:
+    """Return the peak of what the last part of a prompt creates. It grows with the tokens of the part, and with those before it."""
+    n = states.affordable(context)
+    if n == context:
+        return decoder.working_peak(1, context - chunk, chunk)
+    tokens = min(chunk, n // 2)
+    half, whole = (decoder.working_peak(1, length - tokens, tokens) for length in (n // 2, n))
+    return (whole + max(0, whole - half) * (context - n) // (n - n // 2)) * chunk // tokens
 
 
 def _users(decoder: Decoder, states: States, context: int, room: int, working: int, per_user: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,14 +81,6 @@ class States:
                 return n
             n *= 4
         return length
-
-    def bounded(self, length: int, figure: Callable[[int], int]) -> int:
-        """Return a figure at a length, extended linearly where runs of that length take too long."""
-        n = self.affordable(length)
-        if n == length:
-            return figure(length)
-        half, whole = figure(n // 2), figure(n)
-        return whole + max(0, whole - half) * (length - n) // (n - n // 2)
 
     def per_sequence(self, length: int) -> int:
         """Return the bytes of the state of one sequence in whole blocks."""
