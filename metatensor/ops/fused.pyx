@@ -175,6 +175,15 @@ define("_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Te
        "-> (Tensor, Tensor, Tensor)", attention_backward_for_cpu, FUNCTION_ONLY,
        "Gradients of `_scaled_dot_product_flash_attention_for_cpu`.")
 
+# Batch and heads are independent of each other. Without dropout nothing is drawn, and the two last results are the same on all parts.
+sharding("_scaled_dot_product_flash_attention", "cut key, query, value -> cat, cat, same, same no empty parts where batch2=True")
+for _bias in ("attn_bias, ", ""):
+    sharding("_scaled_dot_product_efficient_attention",
+             f"cut {_bias}key, query, value -> cat, cat, same, same no empty parts where batch2=True")
+    for _results in ("cat, cat, cat", f"cat, cat, cat, {'cat' if _bias else 'sum'}"):
+        sharding("_scaled_dot_product_efficient_attention_backward",
+                 f"cut {_bias}grad_out, key, logsumexp, out, query, value -> {_results} no empty parts where batch1=True")
+
 gradient("_scaled_dot_product_flash_attention", outputs=(0,), joint="fused.flash", query=True, key=True, value=True)
 gradient("_scaled_dot_product_efficient_attention", outputs=(0,), joint="fused.efficient", query=True, key=True, value=True,
          attn_bias=True)

@@ -95,6 +95,11 @@ class CallOnMesh:
         self.fixed = {"dim": tuple(dim for dim in sorted(chosen) if dim < tensor.dim() and tensor.shape[dim] == 1)}
         self.arguments.update(self.fixed)
 
+    @property
+    def is_random(self) -> bool:
+        """Whether the call draws random numbers. Attention with a dropout of 0 does not."""
+        return bool(self.overload.flags & operator_flags.RANDOM) and self.arguments.get("dropout_p") != 0.0
+
     # On meta ----------------------------------------------------------------------
 
     def shapes(self) -> Shapes:
@@ -395,7 +400,7 @@ def _plan(call: CallOnMesh) -> Plan:
         run = lambda arguments: _call(call, {**arguments, "input": _laid_out(arguments["input"], call.specs.get(("input", -1)))})
         why = f"{call.op.name}: no sharding rule"
         return Plan(python=lambda values, out: run_moved(call, {}, (), {}, why, values, out, _written(call), run))
-    if call.overload.flags & operator_flags.RANDOM:
+    if call.is_random:
         return Plan(python=random_call(call))
     if call.overload.flags & operator_flags.DATA:
         return Plan(python=lambda values, out: run_moved(call, {}, (), {}, None, values, out, _written(call)))

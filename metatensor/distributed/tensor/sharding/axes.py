@@ -185,7 +185,10 @@ def _units(places: list[Place]) -> list[tuple[Place, ...]]:
 
 
 def _aligned(place: Place, shapes: Shapes) -> Iterator[list[Place]]:
-    """Yield the dimensions of all tensors at the same position, counted from the right and from the left."""
+    """Yield the dimensions of all tensors at the same position, counted from the right and from the left.
+
+    They are also yielded without vectors, which may be something else, such as the state of a generator.
+    """
     own = len(shapes.tensors[place.name, place.item])
     for right in (True, False):
         chosen = []
@@ -193,5 +196,7 @@ def _aligned(place: Place, shapes: Shapes) -> Iterator[list[Place]]:
             dim = len(shape) - own + place.dim if right else place.dim
             if 0 <= dim < len(shape) and shape[dim] > 1:
                 chosen.append(Place(name, item, dim, shape[dim]))
-        if len(chosen) > 1:
-            yield chosen
+        matrices = [one for one in chosen if len(shapes.tensors[one.name, one.item]) > 1]
+        for one in (chosen, matrices) if len(matrices) < len(chosen) else (chosen,):
+            if len(one) > 1:
+                yield one
