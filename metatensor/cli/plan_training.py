@@ -13,6 +13,7 @@ from metatensor.checkpoint.errors import printable
 from metatensor.cli.configs import without_cache
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.plan_inputs import arguments_of, changes_of, fail, made_model, numbers, what_if
+from metatensor.cli.plan_operators import plan_operators
 from metatensor.cli.plan_sweeps import Requested, Sizes, combinations
 from metatensor.cli.plans import plans_text, write_page
 from metatensor.cli.request import Request
@@ -26,7 +27,7 @@ LISTS = ("tensor", "pipeline", "shard", "micro_batches", "context_parallel", "ex
 WORDS = ("recompute", "precision", "schedules", "offload")
 """Options whose values are lists of words."""
 TRAINING = (*LISTS, "global_batch", "loss", "optimizer", "precision", "recompute", "headroom", "stages", "explain", "export",
-            "schedules", "offload", "keep", "top", "executor", "sweep", "over", "html")  # fmt: skip
+            "schedules", "offload", "keep", "top", "executor", "sweep", "over", "html", "operators", "mesh")  # fmt: skip
 """The options of `train_options` besides ``--train``."""
 CHANGES = ("sequence", "global_batch", "devices", "price")
 """What ``--what-if`` can change besides named sizes of the inputs."""
@@ -35,6 +36,10 @@ CHANGES = ("sequence", "global_batch", "devices", "price")
 def train_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--train`` and its options to a command."""
     for option in (
+        click.option("--mesh", metavar="SIZES", help='With --operators: the shape of the mesh of devices, such as "2,4" [default: one '
+                     "dimension]."),
+        click.option("--operators", is_flag=True, default=None, help="With --train: choose where each operator of the model runs, instead "
+                     "of layouts of whole layers. Needs SciPy, which contains the solver HiGHS."),
         click.option("--html", metavar="FILE", type=click.Path(dir_okay=False, writable=True), help="With --train: also write a page with "
                      "all layouts: memory against time, parallel coordinates, a table."),
         click.option("--over", metavar="NAME=VALUES", multiple=True, help='With --train: plan for each of several values, such as '
@@ -85,6 +90,12 @@ def plan_training(request: Request, devices: str, where: tuple[str, ...], given:
         raise click.UsageError("--train needs --global-batch, the samples of a step on all devices")
     if not request.texts:
         raise click.UsageError('--train needs the inputs of the model: -i "int64[batch,sequence]"')
+    if "mesh" in given and "operators" not in given:
+        raise click.UsageError("--mesh needs --operators")
+    if "operators" in given:
+        if "loss" in given:
+            given["loss"] = samples_known(Loss(given["loss"], request.torch))
+        return plan_operators(request, without_cache(as_module(made_model(request))), devices, where, given, as_json)
     for name in LISTS:
         if name in given:
             given[name] = numbers(given[name], f"--{name.replace('_', '-')}", least=0 if name == "shard" else 1)
@@ -196,6 +207,13 @@ class Loss:
             got = f"a tensor of shape {list(found.shape)}" if isinstance(found, mt.Tensor) else f"a {type(found).__name__}"
             raise ValueError(f"the loss must be a tensor with one element, got {got} from {self.given[0]}; return its mean or sum")
         return found
+
+
+def samples_known(loss: Any) -> Any:
+    """Return a function of the output and the number of samples."""
+    from metatensor.plan.searching import loss_of_samples
+
+    return loss_of_samples(loss)
 
 
 def _ranks(text: str | None) -> list[int] | None:

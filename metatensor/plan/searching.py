@@ -231,7 +231,7 @@ def search(
         raise ValueError(f"search: stages must be 'balanced' or 'equal', got {stages!r}")
     arguments = _arguments(inputs, kwargs)
     rates, tokens = rates_of(where.device, price), _tokens(arguments)
-    memory = max_memory if max_memory is not None else _memory(where.device, headroom)
+    memory = max_memory if max_memory is not None else usable_memory(where.device, headroom)
     plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, ", ".join(precisions), [], [], remarks)
     found = Ranking(memory, keep)
     with simulated(where.size), policy(policy_for(None, where.device)), mt.device("meta"), mt.enable_grad():
@@ -241,7 +241,7 @@ def search(
                 gradient = gradient_dtype or (mt.float32 if way.masters is not None else way.weights)
                 widths = Widths(max((p.element_size() for p in model.parameters()), default=4), gradient.itemsize,
                                 state_bytes(optimizer, way.masters or way.weights), 4 if way.masters is not None else 0)  # fmt: skip
-                coster = Coster(model.train(), _composed(converted, arguments), _loss(loss), where, widths, stages == "equal")
+                coster = Coster(model.train(), _composed(converted, arguments), loss_of_samples(loss), where, widths, stages == "equal")
                 coster.rates, coster.tokens = rates, tokens
                 blocks = bool(coster.order)
                 space = Space(
@@ -312,7 +312,7 @@ def _tokens(arguments: Callable[[int], tuple[tuple, dict[str, Any]]]) -> int | N
     return None
 
 
-def _loss(loss: Callable[..., Any] | None) -> Callable[[Any, int], Any]:
+def loss_of_samples(loss: Callable[..., Any] | None) -> Callable[[Any, int], Any]:
     """Return a function of the output and the number of samples."""
     if loss is None:
         return lambda output, batch: mean_loss(output)
@@ -322,7 +322,7 @@ def _loss(loss: Callable[..., Any] | None) -> Callable[[Any, int], Any]:
     return lambda output, batch: loss(output)
 
 
-def _memory(profile: Any, headroom: float) -> int:
+def usable_memory(profile: Any, headroom: float) -> int:
     memory = profile.visible_memory or profile.memory
     if memory is None:
         raise ValueError(f"search: the memory of {profile.name} is unknown; pass max_memory")

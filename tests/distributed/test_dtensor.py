@@ -540,3 +540,21 @@ def test_plans_that_change_nothing_are_noticed():
             assert parallelize_module(layer, mesh) is layer
     finally:
         dist.destroy_process_group()
+
+
+def test_fused_attention_without_dropout_draws_nothing():
+    """So it runs on parts with values, too, and needs no communication where batches or heads are cut."""
+    whole = [mt.randn(4, 8, 16, 8) for _ in range(3)]
+    expected = mt._scaled_dot_product_efficient_attention(*whole, None, True)[0]
+
+    def attend(dim):
+        dist.init_process_group()
+        mesh = init_device_mesh("cpu", (4,))
+        q, k, v = (distribute_tensor(t, mesh, [Shard(dim)], src_data_rank=None) for t in whole)
+        with dist.CommunicationLog() as log:
+            y = mt._scaled_dot_product_efficient_attention(q, k, v, None, True)[0]
+        return len(log), y.placements, y.full_tensor()
+
+    for dim in (0, 1):
+        for sent, placements, y in dist.sim.run(lambda dim=dim: attend(dim), world_size=4):
+            assert (sent, placements) == (0, (Shard(dim),)) and mt.allclose(y, expected, atol=1e-5)

@@ -150,8 +150,8 @@ def parts_of(model: Module, outside: Given, loss: Callable[..., Any] | None, tar
         paths.append(next(counters[kind]))
     given = check_blocks(model, paths, outside.args, outside.kwargs)
     found = []
-    for kind in kinds:
-        found.append(_block(kind.module, kind.path, kind.paths, given[kind.path], training))
+    for block in kinds:
+        found.append(_block(block.module, block.path, block.paths, given[block.path], training))
     before, behind = _around(model, paths, given, outside, loss, targets, training)
     return [before, *found, behind]
 

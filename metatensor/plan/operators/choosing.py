@@ -20,7 +20,7 @@ from metatensor.plan.operators.integer_program import Expression, IntegerProgram
 from metatensor.plan.operators.strategies import Costs, Placements, Strategy, nbytes_of, placements_of_input
 from metatensor.program.structure import leaves
 
-__all__ = ["Choice", "Limits", "PlacedPart", "choose"]
+__all__ = ["Choice", "Limits", "PlacedPart", "choose", "least_memory"]
 
 ROUNDS = 4
 """How often the placements on each mesh dimension are chosen at most."""
@@ -279,6 +279,16 @@ def choose(parts: list[Part], costs: Costs, limits: Limits, seconds: float, gap:
         if found is not None and (best is None or found.seconds < best.seconds):
             best = found
     return best
+
+
+def least_memory(parts: list[Part], costs: Costs, limits: Limits, seconds: float) -> int | None:
+    """Return the least memory of a rank, in bytes. None if it is not found in time, or the mesh has several dimensions."""
+    if costs.mesh.ndim > 1:
+        return None
+    model = _Model(parts, costs, limits._replace(memory=1 << 62), _Kept((), None))
+    model.program.costs = [model.memory.get(variable, 0.0) for variable in range(len(model.program.costs))]
+    solution = model.program.solve(seconds, 1e-6)
+    return None if solution is None else round(model.fixed + solution.objective)
 
 
 def _in_turn(parts: list[Part], costs: Costs, limits: Limits, order: list[int], end: float, gap: float) -> Choice | None:

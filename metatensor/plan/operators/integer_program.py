@@ -69,7 +69,7 @@ class IntegerProgram:
             from scipy.sparse import csr_array
         except ImportError as error:
             raise ImportError("placing operators needs HiGHS, which is in SciPy: pip install 'metatensor-device[plan]'") from error
-        starts, index, value = [0], [], []
+        starts, index, value = [0], list[int](), list[float]()
         for terms, _, _ in self.rows:
             index += terms.keys()
             value += terms.values()

@@ -16,11 +16,12 @@ from metatensor.distributed.tensor import init_device_mesh
 from metatensor.nn.modules.module import Module
 from metatensor.plan.blocks import Given, NoBlocks
 from metatensor.plan.operators.capturing import Part, parts_of, whole_part
-from metatensor.plan.operators.choosing import Choice, Limits, PlacedPart, choose
+from metatensor.plan.operators.choosing import Limits, choose, least_memory
 from metatensor.plan.operators.running import Runner, distribute_parameters, make_forward
 from metatensor.plan.operators.strategies import Costs, Placements
-from metatensor.plan.searching import _memory, _simulated
+from metatensor.plan.searching import usable_memory
 from metatensor.plan.weights import state_bytes
+from metatensor.plan.worlds import simulated
 from metatensor.program.running import match_arguments
 from metatensor.rules.policies import policy, policy_for
 
@@ -83,7 +84,8 @@ class OperatorPlan:
                 p = model.get_submodule(placed.part.paths[0]).get_parameter(name)
                 if tuple(p.shape) != value.shape or p.dtype is not value.dtype:
                     path = f"{placed.part.paths[0]}.{name}".lstrip(".")
-                    raise ValueError(f"apply: the plan was made for {path} as {value.dtype}{list(value.shape)}, got {p.dtype}{list(p.shape)}")
+                    raise ValueError(f"apply: the plan was made for {path} as {value.dtype}{list(value.shape)}, "
+                                     f"got {p.dtype}{list(p.shape)}")  # fmt: skip
         distribute_parameters(model, mesh, self.placements)
         runners = [Runner(placed, mesh) for placed in self._choice.parts]
         title = self.model
@@ -105,15 +107,17 @@ class OperatorPlan:
             "activations": text(self.boundary),
             "parts": [{"name": one.part.name, "count": one.part.count, "time_s": one.seconds,
                        "communication": [{"kind": kind, "bytes": nbytes, "ranks": len(ranks)} for kind, nbytes, ranks in one.communication],
-                       "operators": [{"op": call.op.name, "inputs": [text(p) for p in taken.inputs], "outputs": [text(p) for p in taken.outputs]}
+                       "operators": [{"op": call.op.name, "inputs": [*map(text, taken.inputs)], "outputs": [*map(text, taken.outputs)]}
                                      for call, taken in zip(one.part.program.calls, one.strategies, strict=True)]}
                       for one in self._choice.parts],
             "remarks": self.remarks,
         }  # fmt: skip
 
     def __str__(self) -> str:
-        lines = [f"{self.model} on {self.devices} as a mesh of {' x '.join(map(str, self.mesh_shape))}: {seconds_text(self.seconds)} a step, "
-                 f"{bytes_text(self.memory)} on each device" + ("" if self.gap is None else f" (within {self.gap:.1%} of the optimum)"), ""]  # fmt: skip
+        mesh = " x ".join(map(str, self.mesh_shape))
+        proven = "" if self.gap is None else f" (within {self.gap:.1%} of the optimum)"
+        lines = [f"{self.model} on {self.devices} as a mesh of {mesh}: {seconds_text(self.seconds)} a step, "
+                 f"{bytes_text(self.memory)} on each device{proven}", ""]  # fmt: skip
         for placed in self._choice.parts:
             name = placed.part.name + (f" and {placed.part.count - 1} more" if placed.part.count > 1 else "")
             moved = sum(nbytes for _, nbytes, _ in placed.communication)
@@ -135,12 +139,12 @@ def place_operators(
     targets: Sequence[Any] = (), training: bool = True, optimizer: Any = "adamw", precision: str = "bf16-master",
     max_memory: int | None = None, headroom: float = 0.1, time_limit: float = 60.0, gap: float = 1e-3, **kwargs: Any,
 ) -> OperatorPlan:  # fmt: skip
-    """Choose the placements of every operator of ``model(*inputs, **kwargs)`` on a mesh of devices, such that a step is as fast as possible.
+    """Choose the placement of every operator of ``model(*inputs, **kwargs)`` on a mesh of devices, so that a step is as fast as possible.
 
-    The forward and the backward pass are captured as programs. For each call, the sharding rules of its operator give the ways in which
-    it can run on parts. Their times, and those of the collectives between them, are predicted, and an integer program, which HiGHS
-    solves, chooses among them within the memory of the devices. Data, tensor and sequence parallelism and sharded parameters are special cases;
-    no kind of layer is known beforehand. Repeated blocks are placed once.
+    The forward and the backward pass are captured as programs. The sharding rules of an operator give the ways in which its call can run
+    on parts. The times of these ways, and of the collectives between calls, are predicted. An integer program, which HiGHS solves,
+    chooses among them within the memory of the devices. Data, tensor and sequence parallelism and sharded parameters are special
+    cases of this; no kind of layer is known beforehand. Repeated blocks are placed once.
 
     Parameters
     ----------
@@ -209,8 +213,8 @@ def place_operators(
     if training and loss is None:
         loss = lambda output, *_: _mean(output)
     way, profile = precision_named(precision), where.device
-    memory = max_memory if max_memory is not None else _memory(profile, headroom)
-    with _simulated(where.size), policy(policy_for(None, profile)), mt.device("meta"), mt.enable_grad(), way.applied(model) as converted:
+    memory = max_memory if max_memory is not None else usable_memory(profile, headroom)
+    with simulated(where.size), policy(policy_for(None, profile)), mt.device("meta"), mt.enable_grad(), way.applied(model) as converted:
         model.train(training)
         given, goals = Given(*converted((inputs, kwargs))), tuple(targets)
         remarks = []
@@ -219,10 +223,12 @@ def place_operators(
         except NoBlocks as error:
             remarks.append(f"placed as a whole: {error}")
             parts = [whole_part(model, given, loss, goals, training)]
-        costs = Costs(init_device_mesh("meta", shape), where, lambda kind, nbytes, ranks: collective_time(kind, nbytes, ranks, where).seconds)
-        choice = choose(parts, costs, _limits(model, way, profile, optimizer, memory, training), time_limit, gap)
+        seconds = lambda kind, nbytes, ranks: collective_time(kind, nbytes, ranks, where).seconds
+        costs = Costs(init_device_mesh("meta", shape), where, seconds)
+        limits = _limits(model, way, profile, optimizer, memory, training)
+        choice = choose(parts, costs, limits, time_limit, gap)
         if choice is None:
-            raise ValueError(_too_little(parts, where.size, memory))
+            raise ValueError(_too_little(least_memory(parts, costs, limits, time_limit), where.size, memory))
     found: dict[str, Placements] = {}
     for placed in choice.parts:
         for path in placed.part.paths:
@@ -262,8 +268,7 @@ def _template(part: Part, targets: tuple) -> tuple[tuple, dict[str, Any]]:
     return (*args, *goals), kwargs
 
 
-def _too_little(parts: Sequence[Part], size: int, memory: int) -> str:
-    sizes = (prod(value.shape) * value.dtype.itemsize * part.count for part in parts for value in part.parameters.values())
-    least = sum(sizes) // size
-    return (f"place_operators: nothing fits into {bytes_text(memory)} on each of {size} devices, where a share of the weights alone takes "
-            f"{bytes_text(least)}; use more devices, a smaller batch, or another precision")  # fmt: skip
+def _too_little(least: int | None, size: int, memory: int) -> str:
+    found = "" if least is None else f"; {bytes_text(least)} would be enough"
+    return (f"place_operators: no placement is found that fits into {bytes_text(memory)} on each of {size} devices{found}. Use more "
+            "devices, a smaller batch, or another precision")  # fmt: skip

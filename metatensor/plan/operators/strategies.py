@@ -215,8 +215,13 @@ class Costs:
         return call.outputs(run_inside(call, arguments, targets, inside_dims(chosen)), arguments)
 
     def _partials_exist(self, one: Strategy, values: Sequence[Value], producible: dict[int, set[Placements]]) -> bool:
-        """Return whether each mesh dimension on which arguments are partial has an argument that may be so."""
+        """Return whether each mesh dimension on which arguments are partial has an argument that may be so.
+
+        Where others are cut, as the matrices of a product with a bias, a whole argument becomes partial at no cost.
+        """
         for dim in range(self.mesh.ndim):
+            if any(isinstance(placed[dim], Shard) for placed in one.inputs):
+                continue
             wanted = [(value, placed[dim]) for value, placed in zip(values, one.inputs, strict=True) if isinstance(placed[dim], Partial)]
             if wanted and not any(any(own[dim] == place for own in producible[value.number]) for value, place in wanted):
                 return False
