@@ -5,7 +5,9 @@ times. `device_map` places the parts of a model on unequal devices, the host's m
 layouts of a training step on many devices. `place_operators` chooses where each operator of a model runs.
 """
 
+from metatensor.plan.applying import Applied
 from metatensor.plan.devices import DeviceError, Place, places_of
+from metatensor.plan.distributing import distribute_parameters
 from metatensor.plan.fitting import FittedProfile, Measurement, fit_profile
 from metatensor.plan.layouts import Degrees, Layout, Rejected
 from metatensor.plan.operators import OperatorPlan, place_operators
@@ -16,6 +18,6 @@ from metatensor.plan.states import StateGroup
 from metatensor.plan.sweep_file import SweepError
 from metatensor.plan.sweeping import Case, sweep
 
-__all__ = ["Case", "DecodeRow", "Degrees", "DeviceError", "DeviceMapPlan", "FittedProfile", "Layout", "Measurement",
+__all__ = ["Applied", "Case", "DecodeRow", "Degrees", "DeviceError", "DeviceMapPlan", "FittedProfile", "Layout", "Measurement",
            "OperatorPlan", "Place", "PlaceUse", "Rejected", "ServingPlan", "StateGroup", "SweepError", "TrainingPlan",
-           "device_map", "fit_profile", "place_operators", "places_of", "search", "serve", "sweep"]  # fmt: skip
+           "device_map", "distribute_parameters", "fit_profile", "place_operators", "places_of", "search", "serve", "sweep"]  # fmt: skip

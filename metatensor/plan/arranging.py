@@ -9,7 +9,7 @@ the module, as in Megatron-LM and PyTorch's ``parallelize_module``.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from typing import Any
@@ -21,6 +21,7 @@ from metatensor.distributed import CommunicationLog
 from metatensor.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from metatensor.distributed.tensor.experimental import implicit_replication
 from metatensor.nn.modules.module import Module
+from metatensor.plan.distributing import distribute_parameters
 
 __all__ = ["Arranged", "local_numel"]
 
@@ -82,6 +83,23 @@ class Arranged:
                 self.call(args, kwargs)
         if sequence:
             self.outside = Shard(_sequence_dim(args, kwargs, mesh.size()))
+
+    @classmethod
+    def applied(
+        cls, module: Module, mesh: Any, cut: dict[str, int], sequence: bool, args: tuple, kwargs: dict[str, Any], left: Iterable[int] = (),
+    ) -> Arranged:  # fmt: skip
+        """Cut a module itself, with its data, as was found for it before, and communicate at the boundaries of regions from now on.
+
+        ``cut`` is the dimension that is cut by name of the parameter, ``left`` the ids of submodules that are left alone.
+        """
+        self = cls.__new__(cls)
+        self.module, self.mesh, self.cut, self._shared, self._left = module, mesh, dict(cut), {}, set(left)
+        self.outside = Shard(_sequence_dim(args, kwargs, mesh.size())) if sequence else Replicate()
+        self._chosen = set()
+        distribute_parameters(module, mesh, {name: [Shard(dim)] for name, dim in cut.items()})
+        self.matrices = [m for m in module.modules() if id(m) not in self._left and any(p.dim() > 1 for p in m.parameters(recurse=False))]
+        self._regions()
+        return self
 
     @property
     def divides(self) -> bool:

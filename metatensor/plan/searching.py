@@ -57,6 +57,10 @@ class TrainingPlan:
     remarks: list[str] = field(default_factory=list)
     reason: str | None = None
     """Why there is no candidate at all, and the nearest that would be one."""
+    _arguments: Any = field(default=None, repr=False, compare=False)
+    """A function that gives the arguments of the model for a number of samples, where the search ran in this process."""
+    _shapes: Any = field(default=None, repr=False, compare=False)
+    """The shapes of the model's parameters by name, where the search ran in this process."""
 
     @property
     def fits(self) -> bool:
@@ -102,17 +106,85 @@ class TrainingPlan:
             raise ValueError(f"export: no layout fits; {self.advice()}")
         return export(self._find(which), name)
 
-    def _find(self, which: int | Degrees) -> Layout:
+    def apply(
+        self, model: Any, *inputs: Any, loss: Callable[..., Any], optimizer: Callable[[list[Any]], Any], which: int | Degrees = 0,
+        mesh: Any = None, device: Any = None,
+    ) -> Any:  # fmt: skip
+        """Return a training step of a model in a layout, on this rank of a running program.
+
+        Call it on each rank, on simulated ranks, MPI processes or GPUs, after ``init_process_group()``.
+
+        Parameters
+        ----------
+        model : Module or callable
+            The model with the same values on each rank, or a function that returns it. It is changed. On meta, nothing has data.
+            If it is deferred, each rank computes its own stage.
+        *inputs
+            Its argument on meta, of any number of samples. Default: that of the search.
+        loss : callable
+            Function of an output and its targets that returns the mean over the samples; of the output alone without targets.
+        optimizer : callable
+            Function of a list of parameters that returns the optimizer. It should treat all elements alike, as AdamW and SGD do,
+            because it gets vectors.
+        which : int or Degrees
+            The layout by its rank, from 0, or its degrees. Default: the fastest.
+        mesh : DeviceMesh, optional
+            The ranks, with the dimensions "pipeline", "data" and "tensor". Default: all.
+        device : str, optional
+            The type of device of the mesh. Default: that of the model.
+
+        Returns
+        -------
+        Applied
+            ``step(inputs, targets)`` runs a training step.
+
+        Raises
+        ------
+        NotImplementedError
+            If the layout has a part that cannot be applied yet: context or expert parallelism, offload, several stages on a rank, schedules
+            other than "1F1B" and "GPipe", shard 3 with sequence parallelism, and stages of a model with tied parameters. The message says
+            with which arguments `search` leaves it out.
+        ValueError
+            If no layout fits, the program or the mesh has other ranks, or the model has other parameters than the planned one.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> from metatensor import distributed as dist
+        >>> def make():
+        ...     return mt.nn.Sequential(*(mt.nn.Linear(8, 8) for _ in range(2)))
+        >>> with mt.device("meta"):
+        ...     plan = mt.plan.search(make(), mt.empty(1, 8), devices="2xH100", global_batch=4, pipeline=[1])
+        >>> def train():
+        ...     dist.init_process_group()
+        ...     mt.manual_seed(0)
+        ...     step = plan.apply(make(), loss=lambda y: y.square().mean(), optimizer=lambda ps: mt.optim.SGD(ps, lr=0.1))
+        ...     x = step.own(mt.ones(4, 8))
+        ...     return [step.mean_loss(step.step(x)).item() for _ in range(2)]
+        >>> first, second = dist.sim.run(train, world_size=2)[0]
+        >>> second < first
+        True
+        """
+        from metatensor.plan.applying import apply_layout
+
+        if not self.layouts and isinstance(which, int):
+            raise ValueError(f"apply: no layout fits; {self.advice()}")
+        arguments = _arguments(inputs, {}) if inputs else self._arguments
+        if arguments is None:
+            raise ValueError("apply: the search ran elsewhere; pass the argument of the model on meta")
+        return apply_layout(self._find(which, "apply"), model, self._shapes, arguments, loss, optimizer, mesh, device)
+
+    def _find(self, which: int | Degrees, asked: str = "explain") -> Layout:
         number = len(self.layouts) + sum(one.costed is not None for one in self.rejected)
         if isinstance(which, int):
             if not 0 <= which < number:
-                raise ValueError(f"explain: there are layouts 0 to {number - 1}, got {which}")
+                raise ValueError(f"{asked}: there are layouts 0 to {number - 1}, got {which}")
             found = self.layouts[which] if which < len(self.layouts) else self.rejected[which - len(self.layouts)].layout
         else:
             found = next((layout for layout in self.layouts if layout.degrees == which), None)
             found = found or next((one.layout for one in self.rejected if one.degrees == which), None)
         if found is None:
-            raise ValueError(f"explain: the layout {which} was not costed")
+            raise ValueError(f"{asked}: the layout {which} was not costed")
         return found
 
     def to_dict(self, top: int | None = None) -> dict[str, Any]:
@@ -251,6 +323,7 @@ def search(
                 )  # fmt: skip
                 _rank(coster, space, offload, found, plan.rejected)
                 plan.remarks += [one for one in coster.remarks if one not in plan.remarks]
+    plan._arguments, plan._shapes = arguments, {name: tuple(p.shape) for name, p in model.named_parameters()}
     plan.layouts = sorted(found.layouts, key=lambda layout: (layout.seconds, layout.peak))
     if not found.layouts and not found.rejected and not plan.rejected:
         plan.reason = no_candidate(where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches)

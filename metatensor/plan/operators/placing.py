@@ -15,9 +15,10 @@ from metatensor.devices.topologies import topology as topology_of
 from metatensor.distributed.tensor import init_device_mesh
 from metatensor.nn.modules.module import Module
 from metatensor.plan.blocks import Given, NoBlocks
+from metatensor.plan.distributing import distribute_parameters
 from metatensor.plan.operators.capturing import Part, parts_of, whole_part
 from metatensor.plan.operators.choosing import Limits, choose, least_memory
-from metatensor.plan.operators.running import Runner, distribute_parameters, make_forward
+from metatensor.plan.operators.running import Runner, make_forward
 from metatensor.plan.operators.strategies import Costs, Placements
 from metatensor.plan.searching import usable_memory
 from metatensor.plan.weights import state_bytes

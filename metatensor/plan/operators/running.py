@@ -11,7 +11,7 @@ import metatensor as mt
 from metatensor._core.capture import ProgramCall, Ticket, Value
 from metatensor._core.sharded import quietly, wrap
 from metatensor._core.tensor import Tensor
-from metatensor.distributed.tensor import DTensor, Replicate, distribute_tensor
+from metatensor.distributed.tensor import DTensor
 from metatensor.distributed.tensor._communicating import run_inside
 from metatensor.distributed.tensor._moving import moved
 from metatensor.distributed.tensor._random import run_random
@@ -23,7 +23,7 @@ from metatensor.program.running import as_traced
 from metatensor.program.structure import leaves, mapped
 from metatensor.program.tickets import Tickets
 
-__all__ = ["Runner", "distribute_parameters", "make_forward"]
+__all__ = ["Runner", "make_forward"]
 
 
 class _Step:
@@ -275,30 +275,6 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
 def _held(module: Module, part: Any, name: str) -> Any:
     """Return a buffer of the module that runs, or a constant of the program."""
     return module.get_buffer(name) if part.program.kinds[name] == "buffer" else part.program.tensors[name]
-
-
-def distribute_parameters(module: Module, mesh: Any, placements: dict[str, Placements]) -> None:
-    """Replace parameters by distributed ones, each rank keeping its part of the whole tensor that it has. Nothing is sent.
-
-    Parameters
-    ----------
-    module : Module
-        The module. It is changed. Tied parameters stay tied.
-    mesh : DeviceMesh
-        The mesh.
-    placements : dict of tuple of Placement
-        The placements of parameters by name. Others are replicated.
-    """
-    made: dict[int, Any] = {}
-    for path, child in module.named_modules():
-        for name, p in list(child._parameters.items()):
-            if p is None or isinstance(p, DTensor):
-                continue
-            if id(p) not in made:
-                where = placements.get(f"{path}.{name}".lstrip("."), (Replicate(),) * mesh.ndim)
-                local = distribute_tensor(p.detach(), mesh, where, src_data_rank=None)
-                made[id(p)] = p, mt.nn.Parameter(local, requires_grad=p.requires_grad)
-            child._parameters[name] = made[id(p)][1]
 
 
 def make_forward(model: Module, runners: Sequence[Runner], order: Sequence[str], arguments: Any) -> Any:

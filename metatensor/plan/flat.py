@@ -1,0 +1,140 @@
+"""The parameters of a part of a model in one piece of memory, with their gradients and what the optimizer updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import metatensor as mt
+from metatensor import distributed as dist
+from metatensor.distributed.tensor import DTensor
+
+__all__ = ["FlatPart"]
+
+
+class FlatPart:
+    """Parameters of a part, whose gradients are summed over data-parallel ranks by one collective at the end of a step.
+
+    Parameters
+    ----------
+    parameters : list of Parameter
+        They become views of one tensor.
+    data : ProcessGroup
+        The ranks that process different samples.
+    tensor : ProcessGroup, optional
+        The ranks among which parameters are cut. They sum gradients that are partial.
+    shard : int
+        0, 1 or 2: what the ranks of ``data`` divide.
+    weights : dtype, optional
+        The dtype of the computation. Default: that of the parameters.
+    masters : dtype, optional
+        The dtype of a copy that the optimizer updates. Default: it updates the parameters.
+
+    Attributes
+    ----------
+    updated : Parameter
+        What the optimizer updates: a vector, all or this rank's share.
+    """
+
+    def __init__(self, parameters: list[Any], data: Any, tensor: Any, shard: int, weights: Any, masters: Any) -> None:
+        self.group, self.tensor, self.shard = data, tensor, shard
+        locals_ = [_local(p) for p in parameters]
+        first = locals_[0]
+        n = data.size() if shard else 1
+        self.numel = sum(t.numel() for t in locals_)
+        size = -(-self.numel // n) * n
+        values = mt.cat([*(t.reshape(-1) for t in locals_), *([first.new_zeros(size - self.numel)] if size > self.numel else [])])
+        self.whole = values if weights is None else values.to(weights)
+        self.share = size // n
+        start = data._rank * self.share if shard else 0
+        own = self.whole.narrow(0, start, self.share)
+        self._own, self._masters = own, masters is not None
+        self.updated = mt.nn.Parameter(values.narrow(0, start, self.share).to(masters, copy=True) if masters is not None else own)
+        self._gradient_dtype = masters or self.whole.dtype
+        self._size, self._start = size, start
+        self._sum: Any = None
+        self._partial: set[int] = set()
+        self._pieces: list[tuple[int, int]] = []
+        at = 0
+        for i, (p, local) in enumerate(zip(parameters, locals_, strict=True)):
+            view = self.whole.narrow(0, at, local.numel()).view(local.shape)
+            if isinstance(p.data, DTensor):
+                p.data = DTensor.from_local(view, p.data.device_mesh, p.data.placements, run_check=False)
+            else:
+                p.data = view
+            self._pieces.append((at, local.numel()))
+            p.register_post_accumulate_grad_hook(lambda p, i=i: self._add(p, i))
+            at += local.numel()
+        self._keep: Any = None
+        self._left = len(parameters)
+        self._count = len(parameters)
+
+    def _add(self, p: Any, i: int) -> None:
+        """Add the gradient of a parameter to the sums of the step."""
+        grad, p.grad = p.grad, None
+        if isinstance(grad, DTensor):
+            whole = all(place.is_replicate() for place in p.placements)
+            if whole and any(place.is_partial() for place in grad.placements):
+                self._partial.add(i)  # summed once in a step
+            elif grad.placements != p.placements:
+                grad = grad.redistribute(placements=p.placements)
+            grad = grad.to_local()
+        with mt.no_grad():
+            if self._sum is None:
+                self._sum = mt.zeros(self._size, dtype=self._gradient_dtype, device=self.whole.device)
+            at, n = self._pieces[i]
+            self._sum.narrow(0, at, n).add_(grad.reshape(-1))
+        if self.shard == 2:
+            self._left -= 1
+            if not self._left:
+                self._left = self._count
+                self._scatter()
+
+    def _tensor_sum(self) -> None:
+        for i in sorted(self._partial):
+            at, n = self._pieces[i]
+            dist.all_reduce(self._sum.narrow(0, at, n), group=self.tensor)
+        self._partial.clear()
+
+    def _scatter(self) -> None:
+        """Sum the gradients of a micro-batch, and keep this rank's share."""
+        self._tensor_sum()
+        made = mt.empty(self.share, dtype=self._gradient_dtype, device=self.whole.device)
+        dist.reduce_scatter_tensor(made, self._sum, group=self.group)
+        self._sum = None
+        self._keep = made if self._keep is None else self._keep.add_(made)
+
+    def reduce(self) -> None:
+        """Average the gradients over the data-parallel ranks. They become the gradient of ``updated``."""
+        with mt.no_grad():
+            n = self.group.size()
+            if self.shard == 2:
+                if self._sum is not None:
+                    self._scatter()
+                grad, self._keep = self._keep, None
+            elif self._sum is None:
+                grad = None
+            else:
+                self._tensor_sum()
+                if self.shard:
+                    grad = mt.empty(self.share, dtype=self._gradient_dtype, device=self.whole.device)
+                    dist.reduce_scatter_tensor(grad, self._sum, group=self.group)
+                else:
+                    grad = self._sum
+                    if n > 1:
+                        dist.all_reduce(grad, group=self.group)
+                self._sum = None
+            self._left = self._count
+            self.updated.grad = None if grad is None else grad.div_(n)
+
+    def gather(self) -> None:
+        """Let the parameters have the values that were updated."""
+        with mt.no_grad():
+            if self._masters:
+                self._own.copy_(self.updated)
+            if self.shard and self.group.size() > 1:
+                dist.all_gather_into_tensor(self.whole, self._own, group=self.group)
+
+
+def _local(p: Any) -> Any:
+    data = p.detach()
+    return data.to_local() if isinstance(data, DTensor) else data

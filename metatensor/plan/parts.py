@@ -1,0 +1,253 @@
+"""The parts of a model that is run in a layout: what is before the blocks, blocks, what is behind them, and stages of these."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.nested import map_tensors, tensors_in
+from metatensor.distributed.tensor import DTensor, Replicate, Shard
+from metatensor.nn._hooks import register_module_forward_pre_hook
+from metatensor.nn.modules.module import Module
+from metatensor.plan.arranging import Arranged
+from metatensor.plan.blocks import Given, Passed, around
+
+__all__ = ["Parts", "StageModule", "meta_copy", "parts_of"]
+
+
+def meta_copy(model: Module, dtype: Any) -> Module:
+    """Return a copy of a model on meta, without data. Floating-point tensors get the dtype, if there is one."""
+
+    def empty(t: Any) -> Any:
+        return mt.empty(t.shape, dtype=dtype if dtype is not None and t.is_floating_point() else t.dtype, device="meta")
+
+    memo: dict[int, Any] = {id(p): mt.nn.Parameter(empty(p), requires_grad=p.requires_grad) for p in model.parameters()}
+    memo.update({id(b): empty(b) for b in model.buffers()})
+    return copy.deepcopy(model, memo)
+
+
+class Parts:
+    """The paths of the blocks, and the names of the parameters before and behind them."""
+
+    def __init__(self, paths: list[str], before: set[str], behind: set[str]) -> None:
+        self.paths, self.before, self.behind = paths, before, behind
+
+    def around(self, shadow: Module, given: dict[str, Given]) -> Module:
+        """Return a copy of a model on meta without the blocks."""
+        return around(shadow, given, lambda x: x)
+
+
+def parts_of(shadow: Module, given: dict[str, Given], paths: list[str], args: tuple, kwargs: dict[str, Any]) -> Parts:
+    """Run a model on meta, and return its parts. A module that runs on both sides of the blocks belongs to what is before them."""
+    reached = 0
+    before: set[int] = set()
+    behind: set[int] = set()
+
+    def noted(x: Any) -> Any:
+        nonlocal reached
+        reached += 1
+        return x
+
+    outer = around(shadow, given, noted)
+    hook = register_module_forward_pre_hook(lambda module, _: (behind if paths and reached >= len(paths) else before).add(id(module)))
+    try:
+        with mt.no_grad():
+            outer(*args, **kwargs)
+    finally:
+        hook.remove()
+    names: tuple[set[str], set[str]] = set(), set()
+    first: dict[int, int] = {}
+    for path, module in outer.named_modules():
+        side = int(id(module) in behind and id(module) not in before)
+        for name, p in module._parameters.items():
+            if p is not None:
+                first[id(p)] = min(side, first.get(id(p), 1))
+                names[side].add(f"{path}.{name}".lstrip("."))
+    return Parts(paths, *names)
+
+
+class _Received:
+    """The tensor that a stage has received, and the one that it passes on."""
+
+    def __init__(self) -> None:
+        self.x: Any = None
+
+
+class _StageEnd(Exception):
+    """The last block of a stage has run."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__("the stage ends here")
+        self.output = output
+
+
+class StageModule(Module):
+    """Some consecutive blocks of a model, with what is before the first and behind the last.
+
+    The model's own forward runs. What belongs to other stages has no data and runs on meta, until the first block of this stage
+    gets the tensor that the stage has received. The stage ends behind its last block.
+    """
+
+    def __init__(self, model: Module, shadow: Module, parts: Parts, given: dict[str, Given], own: list[str], index: int, number: int,
+                 args: tuple) -> None:  # fmt: skip
+        super().__init__()
+        self.index, self.first, self.last = index, index == 0, index == number - 1
+        self._own, self._given, self._args, self._parts = own, given, args, parts
+        self._received, self._mesh = _Received(), None
+        self._arranged: dict[str, Arranged] = {}
+        self._outer: Arranged | None = None
+        if number > 1:
+            self._check(model, parts)
+            wanted = (parts.before if self.first else set()) | (parts.behind if self.last else set())
+            memo: dict[int, Any] = {}
+            named, buffers = dict(shadow.named_parameters(remove_duplicate=False)), dict(shadow.named_buffers(remove_duplicate=False))
+            inside = tuple(f"{path}." for path in own)
+            for name, p in model.named_parameters(remove_duplicate=False):
+                memo[id(p)] = p if name in wanted or name.startswith(inside) else _Absent.of(named[name])
+            for name, b in model.named_buffers(remove_duplicate=False):
+                memo[id(b)] = b if self.first or self.last or name.startswith(inside) else buffers[name]
+            for path in parts.paths:
+                block = model.get_submodule(path)
+                if path not in own:
+                    memo[id(block)] = Passed(shadow.get_submodule(path), given[path].results, lambda x: x)
+            model = copy.deepcopy(model, memo)
+            self._strip(model, wanted, inside)
+        self.inner = model
+        self._names = {id(p): name for name, p in model.named_parameters()}
+
+    @staticmethod
+    def _check(model: Module, parts: Parts) -> None:
+        seen: dict[int, str] = {}
+        for name, p in model.named_parameters(remove_duplicate=False):
+            if id(p) in seen:
+                raise NotImplementedError(f"apply: {seen[id(p)]} and {name} are one parameter, which a pipeline cannot divide yet; "
+                                          "search with pipeline=[1]")  # fmt: skip
+            seen[id(p)] = name
+
+    def _strip(self, model: Module, wanted: set[str], inside: tuple[str, ...]) -> None:
+        """Make what belongs to other stages plain attributes, which are no parameters of this stage."""
+        for path, module in model.named_modules():
+            for name, p in list(module._parameters.items()):
+                full = f"{path}.{name}".lstrip(".")
+                if p is not None and full not in wanted and not full.startswith(inside):
+                    del module._parameters[name]
+                    object.__setattr__(module, name, p.detach())
+
+    @property
+    def blocks(self) -> list[Module]:
+        """The blocks of this stage."""
+        return [self.inner.get_submodule(path) for path in self._own]
+
+    def groups(self) -> list[list[Any]]:
+        """Return the trainable parameters of each part, in the order of the model."""
+        sides: list[list[Any]] = [[], []]
+        inside = {id(p) for block in self.blocks for p in block.parameters()}
+        for name, p in self.inner.named_parameters():
+            if id(p) not in inside and p.requires_grad:
+                sides[name in self._parts.behind].append(p)
+        found = [sides[0], *([p for p in block.parameters() if p.requires_grad] for block in self.blocks), sides[1]]
+        return [group for group in found if group]
+
+    def divide(self, mesh: Any, cuts: dict[str, Any], sequence: bool) -> None:
+        """Cut matrices among tensor-parallel ranks, and communicate at the boundaries of regions."""
+        self._mesh = mesh
+        for path, block in zip(self._own, self.blocks, strict=True):
+            given = self._given[path]
+            self._arranged[path] = Arranged.applied(block, mesh, cuts[path], sequence, given.args, given.kwargs)
+        outer = cuts[""]
+        if outer is not None:
+            mine = {name: dim for name, dim in outer.items() if name in self._names.values()}
+            inside = {id(m) for block in self.blocks for m in block.modules()}
+            self._outer = Arranged.applied(self.inner, mesh, mine, False, self._args, {}, inside)
+            if sequence:
+                self._outer.outside = Shard(1)
+
+    def bound(self) -> None:
+        """Place tensors at the boundaries of blocks."""
+        for path, block in zip(self._own, self.blocks, strict=True):
+            block.register_forward_pre_hook(self._entered(path), with_kwargs=True, prepend=True)
+            if path in self._arranged:
+                block.register_forward_hook(self._left(path))
+
+    def finish(self) -> None:
+        """End the stage behind its last block."""
+        if self._own and not self.last:
+            self.blocks[-1].register_forward_hook(self._ended)
+
+    def _entered(self, path: str) -> Any:
+        arranged, results = self._arranged.get(path), self._received
+
+        def hook(module: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+            first = next(tensors_in((args, kwargs)))
+
+            def one(t: Any) -> Any:
+                if t is first and results.x is not None:
+                    t, results.x = results.x, None
+                if arranged is None:
+                    return t
+                if not isinstance(t, DTensor):
+                    t = DTensor.from_local(t, arranged.mesh, [Replicate()], run_check=False)
+                return _Boundary.apply(t.redistribute(placements=[arranged.outside]), arranged.outside) if t.requires_grad else t
+
+            return map_tensors(one, (args, kwargs))
+
+        return hook
+
+    def _left(self, path: str) -> Any:
+        arranged = self._arranged[path]
+
+        def hook(module: Any, args: tuple, output: Any) -> Any:
+            arranged.finished()
+            y: Any = next(tensors_in(output))
+            return map_tensors(lambda t: self._plain(t.redistribute(placements=[arranged.outside])) if t is y else t, output)
+
+        return hook
+
+    def _plain(self, y: Any) -> Any:
+        return y if self._outer is not None else y.full_tensor()
+
+    def _ended(self, module: Any, args: tuple, output: Any) -> None:
+        raise _StageEnd(next(tensors_in(output)))
+
+    def forward(self, x: Any) -> Any:
+        """Return the output of the model, or what the next stage gets."""
+        args: tuple = (x,)
+        if not self.first:
+            arranged = self._arranged.get(self._own[0])
+            if arranged is not None:
+                x = DTensor.from_local(x, arranged.mesh, [arranged.outside], run_check=False)
+            self._received.x = x
+            args = self._args
+        elif self._outer is not None:
+            args = (DTensor.from_local(x, self._mesh, [Replicate()], run_check=False),)
+        try:
+            y = self.inner(*args)
+        except _StageEnd as end:
+            y = end.output
+            if isinstance(y, DTensor):
+                y = y.to_local()
+        if self._outer is not None:
+            self._outer.finished()
+        return y
+
+
+class _Absent:
+    """Makes parameters of other stages."""
+
+    @staticmethod
+    def of(p: Any) -> Any:
+        return mt.nn.Parameter(p.detach(), requires_grad=False)
+
+
+class _Boundary(mt.autograd.Function):
+    """Returns its argument, whose gradient gets its placement."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, place: Any) -> Any:
+        ctx.place = place
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad.redistribute(placements=[ctx.place]), None
