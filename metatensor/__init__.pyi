@@ -461,6 +461,8 @@ def _upsample_backward(grad_output: Tensor, input_size: Sequence[_int], scale_fa
     """Gradient of `interpolate`."""
 def _weight_norm_interface(v: Tensor, g: Tensor, dim: _int = 0) -> tuple[Tensor, Tensor]:
     """Return `v` divided by its norms over all dimensions except `dim` and multiplied by `g`, and these norms as the second result."""
+def _without_backward(input: Tensor, inputs: Sequence[Tensor], function: _str) -> Tensor:
+    """View of the same elements, the result of an `autograd.Function` in a program. Its gradient with respect to `inputs`, the arguments of the function, is not known, so a backward pass that needs it raises RuntimeError. `function` is for the message."""
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The magnitude of each element. The result is real, even for complex tensors."""
 def abs_(input: Tensor) -> Tensor:

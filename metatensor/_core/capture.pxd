@@ -54,6 +54,8 @@ cdef class Capture(Mode):
     cdef readonly list reads            # the calls that read values as Python numbers
     cdef public int module
     cdef list copies                    # the calls that `copied` has added
+    cdef list marks                     # the calls that `note_custom_function` has added
+    cdef dict dropped                   # by the number of the result of a call that `drop_marks` left out, its argument
     cdef list nodes, callers            # before each call that may make a node of the graph: the latest node, and the module
     cdef list values                    # by number
     cdef StorageUse* storages           # by number
@@ -86,5 +88,9 @@ cdef class Capture(Mode):
     cdef object encode(self, object argument)
     cdef tuple written(self, Call* c)
     cdef object results(self, Call* c, object result)
+    cdef int leave_out(self, set dead) except -1
     cdef int copied(self, Tensor t, Tensor copy) except -1
     cdef object ticket(self, object generator, tuple taken)
+
+
+cdef Capture active_capture()

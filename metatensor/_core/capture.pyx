@@ -158,7 +158,8 @@ cdef class Capture(Mode):
 
     def __init__(self):
         self.calls, self.leaves, self.reads, self.values, self.generators = [], [], [], [], []
-        self.nodes, self.callers, self.copies = [], [], []
+        self.nodes, self.callers, self.copies, self.marks = [], [], [], []
+        self.dropped = {}
         self.takes_parts = True
         self.begun, self.first_generator = next_capture(), generators_made()
         self.default_dtype = default_float()
@@ -176,7 +177,8 @@ cdef class Capture(Mode):
 
     def value(self, Tensor t not None):
         """Return the value of a tensor that existed before, or that a call returned."""
-        return self.value_of(t, False)
+        cdef Value v = self.value_of(t, False)
+        return self.dropped.get(v.number, v)
 
     def known(self, Tensor t not None):
         """Return the value of a tensor, or None if it has none yet."""
@@ -571,14 +573,18 @@ cdef class Capture(Mode):
         """
         cdef ProgramCall made
         cdef set dead = set()
-        cdef list shift = [0], kept = []
-        cdef Py_ssize_t i
         returned = {(<Value>v).storage for v in outputs}
         for made in self.copies:
             if not self.storages[(<Value>made.result).storage].used and (<Value>made.result).storage not in returned:
                 dead.add(id(made))
-        if not dead:
-            return
+        if dead:
+            self.leave_out(dead)
+
+    cdef int leave_out(self, set dead) except -1:
+        """Leave out calls, given by their ids."""
+        cdef ProgramCall made
+        cdef list shift = [0], kept = []
+        cdef Py_ssize_t i
         for made in self.calls:
             if id(made) in dead:
                 shift.append(<object>shift[len(shift) - 1] + 1)
@@ -589,6 +595,7 @@ cdef class Capture(Mode):
         self.reads[:] = [(at - shift[at], name, value) for at, name, value in self.reads]
         for i in range(self.n_storages):
             self.storages[i].used = max(self.storages[i].used - <Py_ssize_t>shift[self.storages[i].used], 0)
+        return 0
 
     def check_generators(self):
         """Raise RuntimeError if the run has left generators in states that a run of the program would not set."""

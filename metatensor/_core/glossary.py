@@ -483,6 +483,7 @@ SPECIFIC = [
                      "src": "Values to write, of shape `size`."}),
     ("*empty_strided", {"stride": "Strides of the result, in elements."}),
     ("_set_data", {"source": "Tensor to refer to."}),
+    ("_without_backward", {"inputs": "Arguments of the function.", "function": "Name of the function, for the message."}),
     ("set_", {"stride": "New strides, in elements.", "size": "New shape.", "source": "Tensor or storage to refer to."}),
     ("split_copy split_with_sizes_copy unbind_copy", {
         "out": "List or tuple of tensors to write the results to. They are resized if necessary."}),

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.capture import is_traced
+from metatensor._core.custom_functions import note_custom_function
 from metatensor._core.duals import in_use, is_plain, primal_of, put_tangents, set_limit, tangent_of, tangents
 from metatensor._core.function_node import FunctionNode
 from metatensor._core.late import later
@@ -139,6 +141,7 @@ class Function(metaclass=_FunctionMeta):
     """
 
     generate_vmap_rule = False
+    _title: str | None = None  # what errors call the class, if not by its name
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -193,7 +196,8 @@ class Function(metaclass=_FunctionMeta):
         finally:
             if levels:
                 set_limit(limit)
-        if not recorded and not levels:
+        traced = is_traced() and is_grad_enabled()
+        if not recorded and not levels and not traced:
             return output
         outputs = list(output) if isinstance(output, tuple) else [output]
         for t in ctx.non_differentiable:
@@ -201,6 +205,8 @@ class Function(metaclass=_FunctionMeta):
                 raise RuntimeError(f"{cls.__name__}: mark_non_differentiable was given {type(t).__name__}, not a Tensor")
         if not recorded:
             outputs = [_output(o, args, ctx) for o in outputs]
+            if traced:
+                _note(cls, ctx, args, outputs, outputs)
             _push(cls, ctx, args, outputs, list(outputs), levels)
             return tuple(outputs) if isinstance(output, tuple) else outputs[0]
         for t in ctx.dirty_tensors:
@@ -210,6 +216,8 @@ class Function(metaclass=_FunctionMeta):
             if not any(o is t for o in outputs):
                 raise RuntimeError(f"{cls.__name__}: mark_dirty was given a tensor that forward does not return")
         made = [_output(o, args, ctx) for o in outputs]
+        if traced:
+            _note(cls, ctx, args, made, outputs)
         if levels:
             _push(cls, ctx, args, made, outputs, levels)
         targets = [m if isinstance(m, Tensor) and _has_gradient(m, o, ctx) else None for m, o in zip(made, outputs, strict=True)]
@@ -218,6 +226,15 @@ class Function(metaclass=_FunctionMeta):
         ctx._keep(made)
         ctx.dirty_tensors = ctx.non_differentiable = ()
         return tuple(made) if isinstance(output, tuple) else made[0]
+
+
+def _note(cls: Any, ctx: Any, args: tuple, made: list, outputs: list) -> None:
+    """Note the outputs in the trace that is running, so that its program does not lose their gradients silently."""
+    inputs = [a for a in args if isinstance(a, Tensor) and (a.is_floating_point() or a.is_complex())]
+    noted = [(m, any(o is t for t in ctx.dirty_tensors)) for m, o in zip(made, outputs, strict=True)
+             if isinstance(m, Tensor) and _has_gradient(m, o, ctx)]  # fmt: skip
+    if inputs and noted:
+        note_custom_function([m for m, _ in noted], inputs, cls._title or cls.__name__, [changed for _, changed in noted])
 
 
 def _push(cls: Any, ctx: Any, args: tuple, made: list, outputs: list, levels: list) -> None:

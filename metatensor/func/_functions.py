@@ -98,6 +98,8 @@ def _generated(cls: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, 
         return [v.value if flag else v for v, flag in zip(values, flags, strict=True)], flags
 
     class Batch(Function):
+        _title = cls._title or cls.__name__
+
         @staticmethod
         def forward(ctx: Any, *values: Any) -> Any:
             given = members(values, batched)

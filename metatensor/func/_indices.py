@@ -484,6 +484,13 @@ def _viewed(func: Any, level: Level, given: dict[str, Any]) -> Any:
     return wrap(func(given["input"].value), level)
 
 
+@named("_without_backward")
+def _without_backward(func: Any, level: Level, given: dict[str, Any]) -> Any:
+    """Note that a gradient is missing, for all members at once."""
+    inputs = [x.value if is_batch(x, level) else x for x in given["inputs"]]
+    return wrap(func(expanded(given["input"], level), inputs, given["function"]), level)
+
+
 @named("adjoint mH H")
 def _adjoint(func: Any, level: Level, given: dict[str, Any]) -> Any:
     x = given["input"]

@@ -18,6 +18,8 @@ __all__ = ["Watch"]
 class _Identity(Function):
     """Returns views of its arguments."""
 
+    _title = "a module with backward hooks"
+
     @staticmethod
     def forward(ctx: Any, *tensors: Any) -> Any:
         ctx.set_materialize_grads(False)

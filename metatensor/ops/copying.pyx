@@ -12,7 +12,7 @@ from metatensor._core.op cimport (
 from metatensor._core.tensor cimport Tensor, detach_from, hooks, new_like, shape_str
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport (
-    FORMAT_CHANNELS_LAST, FORMAT_CONTIGUOUS, FORMAT_PRESERVE, T_CONTIGUOUS, T_NONLEAF,
+    FORMAT_CHANNELS_LAST, FORMAT_CONTIGUOUS, FORMAT_PRESERVE, T_CONTIGUOUS, T_FIXED_VIEW, T_NONLEAF,
     T_REQUIRES_GRAD, T_VIEW,
 )
 from metatensor._core.versions cimport detached, own_versions, with_own_versions
@@ -315,6 +315,31 @@ define("detach(Tensor(a) input) -> Tensor", detach_meta, VIEW | NO_GRAD,
 define("detach_(Tensor(a!) input) -> Tensor", detach_host, HOST,
        "Remove the tensor from the autograd graph and set its `requires_grad` to False. Views inside the graph are not "
        "supported.")
+
+
+# Results of custom functions, in programs ---------------------------------------------------------------
+
+cdef object without_backward_meta(Call* c):
+    """For autograd the result is a tensor of its own, as that of the function was."""
+    cdef Tensor t = tensor_arg(c, 0), made = detached(t)
+    if t.base is not None and (<Tensor>t.base).flags & T_REQUIRES_GRAD:
+        made.flags |= T_FIXED_VIEW          # the history of its base does not include the function
+    return made
+
+
+def no_gradient(function):
+    """Raise the error of a gradient that a program does not contain."""
+    raise RuntimeError(f"backward: no gradient leads through {function}, because a program consists of operators and has neither the "
+                       "backward of an autograd.Function nor the backward hooks of a module; trace the step with its backward pass, or run "
+                       "the program under no_grad()")
+
+
+define("_without_backward(Tensor(a) input, Tensor[] inputs, str function) -> Tensor", without_backward_meta,
+       VIEW | MIXED | FUNCTION_ONLY,
+       "View of the same elements, the result of an `autograd.Function` in a program. Its gradient with respect to `inputs`, the "
+       "arguments of the function, is not known, so a backward pass that needs it raises RuntimeError. `function` is for the message.")
+gradient("_without_backward", input=lambda grad, function: no_gradient(function), inputs=lambda grad, function: no_gradient(function),
+         tangent=lambda function: no_gradient(function))
 
 
 # data: a trace records what the attribute does as calls of these ---------------------------------------

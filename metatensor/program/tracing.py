@@ -10,6 +10,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.capture import Capture, Ticket, Value
 from metatensor._core.constants import keep_constants
+from metatensor._core.custom_functions import drop_marks
 from metatensor._core.memory import MemoryLog
 from metatensor._core.tensor import Tensor
 from metatensor.nn._following import Follower
@@ -82,6 +83,7 @@ def _run(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any], observing:
             given = mapped(capture.input, Tensor, (args, kwargs))
             with nullcontext() if observing is None else observing(capture):
                 result = fn(*args, **kwargs)
+        drop_marks(capture)
         output = mapped(capture.value, Tensor, result)
         effects = state.effects(capture)
         capture.check_generators()

@@ -21,7 +21,7 @@ FACTORY = """
 """
 MOVES = """
     _block_diag _data _from_host _index _index_put_ _index_put_accumulate_ _repeat_interleave _repeat_interleave_by _set_data _to_copy
-    _unravel_index alias_copy argwhere bfloat16 block_diag bool byte cartesian_prod cat cdouble cfloat chalf char
+    _unravel_index _without_backward alias_copy argwhere bfloat16 block_diag bool byte cartesian_prod cat cdouble cfloat chalf char
     clone column_stack combinations concat concatenate constant_pad_nd contiguous copy_ cpu cuda detach detach_ diag
     diag_embed diagflat diagonal_scatter double dsplit dstack embedding expand_copy fill fill_ flip fliplr flipud
     float gather half hstack index_copy index_fill index_put index_select int is_contiguous long masked_scatter

@@ -71,6 +71,7 @@ class _Functional:
         self.graded: set[int] = set()   # storages with values that require grad, so far
         self.alone: set[int] = set()    # values without gradients: detach(), .data, and views of these
         self.cut: set[int] = set()      # graded storages that were written to without gradients
+        self.ungraded: dict[int, Value] = {}  # the contents of storages before they were written to without gradients
         self.call = program.calls[0]
 
     def run(self, early: bool) -> Program:
@@ -85,15 +86,21 @@ class _Functional:
             self.made.at(i)
             self.call = call
             reads += [(len(self.made.calls), op, self.present(value)) for at, op, value in self.program.reads if at == i]
+            own = self.changes_argument(call)
             for value in (*used(call), *call.writes):
-                if value.storage in self.cut and value.requires_grad and call.grad and not self.trains:
+                if value.storage in self.cut and not own and value.requires_grad and call.grad and not self.trains:
                     self.fail("its memory was written to without gradients, and gradients are recorded here")
                 self.present(value)
             if call.writes:
                 self.write_call(call)
+            elif own:
+                given = [*map(self.present, call.args[1]), *self.ungraded_contents(call.args[0])]
+                self.made.replace(call.result, self.emit(call.op.name, self.present(call.args[0]), given, call.args[2]))
             else:
                 self.made.keep(call)
             self.note(call)
+            if call.op.name == "_without_backward" and call.args[0].storage in self.changed:
+                self.custom(call, own)
             for storage in {value.storage for value in call.writes} & outer.keys():
                 if last.get(storage) == i:
                     self.copy_back(outer.pop(storage))
@@ -186,6 +193,8 @@ class _Functional:
         if content.shape != value.shape:
             self.fail(f"it writes {list(content.shape)} to {list(value.shape)}")
         whole = self.whole[value.storage]
+        if not self.call.grad:
+            self.ungraded.setdefault(value.storage, whole)
         self.check(value)
         op, args, kwargs, _ = self.views.get(value.number, (None, (), {}, None))
         if not self.is_base(value) and op is not None and not kwargs and isinstance(args[0], Value):
@@ -214,7 +223,7 @@ class _Functional:
             found = self.emit(view, content, tuple([dims.index(d) for d in range(len(dims))]))
         elif view in ("view", "unsqueeze", "squeeze", "flatten", "unflatten") and content.dtype is parent.dtype:
             found = self.emit("reshape", content, parent.shape)
-        elif view in ("detach", "_data"):
+        elif view in ("detach", "_data", "_without_backward"):
             found = content
         return found  # type: ignore[no-any-return]
 
@@ -251,6 +260,26 @@ class _Functional:
         if "inplace" in kwargs:
             return args, {key: value for key, value in kwargs.items() if key != "inplace"}
         return (*args[:place], False, *args[place + 1 :]), kwargs
+
+    def changes_argument(self, call: ProgramCall) -> bool:
+        """Return whether a call stands for a custom function that has changed its argument in place."""
+        return call.op.name == "_without_backward" and any(v.number == call.args[0].number for v in call.args[1])
+
+    def ungraded_contents(self, value: Value) -> list[Value]:
+        """Return the contents of a value's memory before the function wrote to it without gradients."""
+        return [self.ungraded.pop(value.storage)] if value.storage in self.ungraded else []
+
+    def custom(self, call: ProgramCall, own: bool) -> None:
+        """Handle the result of a custom function: the contents of its memory depend on the arguments through the function alone."""
+        (value, inputs, _), result = call.args, call.result
+        if not own and value.storage in {v.storage for v in inputs}:
+            return  # a view of an argument, which keeps its own gradient
+        content = self.made.value(result)
+        self.cut.discard(value.storage)
+        self.write(value, content)
+        self.made.same[result.number] = content
+        self.valid[result.number] = self.version[result.storage]
+        self.views[result.number] = self.views.get(value.number, (None, (), {}, None))
 
     def out(self, call: ProgramCall, args: Any, kwargs: dict[str, Any]) -> None:
         targets = list(leaves(Value, call.kwargs["out"]))

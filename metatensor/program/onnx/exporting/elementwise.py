@@ -127,7 +127,7 @@ def _isinf(g: Graph, a: Any, result: Any) -> Var:
 
 
 @conversion("positive", "alias", "detach", "_data", "clone", "contiguous", "resolve_conj", "resolve_neg", "conj", "conj_physical", "_conj",
-            "real", "pin_memory", "alias_copy", "detach_copy", "_clone_strided", "_real")  # fmt: skip
+            "real", "pin_memory", "alias_copy", "detach_copy", "_clone_strided", "_real", "_without_backward")  # fmt: skip
 def _same(g: Graph, a: Any, result: Any) -> Var:
     return a.input  # type: ignore[no-any-return]
 
