@@ -290,3 +290,10 @@ def test_modules_with_backward_hooks():
         program(ones(2))
     with pytest.raises(RuntimeError, match="through a module with backward hooks"):
         program(ones(2)).sum().backward()
+
+
+def test_a_program_of_named_sizes_has_no_gradient_either():
+    program = trace(two_paths, ones(3), sizes={"n": (1, 8)}, dims={"x": ["n"]})
+    assert mt.equal(program(ones(5)), two_paths(ones(5)))
+    with pytest.raises(RuntimeError, match=MESSAGE):
+        program(ones(5, requires_grad=True)).sum().backward()
