@@ -542,6 +542,25 @@ def test_plans_that_change_nothing_are_noticed():
         dist.destroy_process_group()
 
 
+def test_implicit_replication_belongs_to_a_rank():
+    """It is not left on by ranks that enter and leave it in another order."""
+
+    def check(mesh):
+        x = distribute_tensor(mt.ones(4, 2), mesh, [Shard(0)])
+        for _ in range(3):
+            with implicit_replication():
+                assert (x + mt.ones(2)).sum().full_tensor() == 16  # lets other ranks run
+        with pytest.raises(RuntimeError, match="plain tensor of shape .2."):
+            x + mt.ones(2)
+        return True
+
+    def run():
+        dist.init_process_group()
+        return check(init_device_mesh("cpu", (2,)))
+
+    assert all(sim.run(run, world_size=2))
+
+
 def test_fused_attention_without_dropout_draws_nothing():
     """So it runs on parts with values, too, and needs no communication where batches or heads are cut."""
     whole = [mt.randn(4, 8, 16, 8) for _ in range(3)]

@@ -47,10 +47,10 @@ def figures(plan):
 
 def test_a_sweep_finds_what_a_search_finds(tmp_path):
     model, inputs, _ = made()
-    expected = mt.plan.search(model, *inputs, **SETTINGS, keep=20)
+    expected = mt.plan.search(model, *inputs, **SETTINGS, keep=None)
     with concurrent.futures.ProcessPoolExecutor(1) as executor:
-        found = mt.plan.search(model, *inputs, **SETTINGS, keep=20, executor=executor)
-    kept = mt.plan.search(model, *inputs, **SETTINGS, keep=20, sweep=tmp_path / "plans.sqlite", price=2.0)
+        found = mt.plan.search(model, *inputs, **SETTINGS, keep=None, executor=executor)
+    kept = mt.plan.search(model, *inputs, **SETTINGS, keep=None, sweep=tmp_path / "plans.sqlite", price=2.0)
     for plan in (found, kept):
         assert figures(plan)[:20] == figures(expected)[:20]
         assert [str(one.degrees) for one in plan.pareto()] == [str(one.degrees) for one in expected.pareto()]

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from itertools import product
 from math import prod
 from pathlib import Path
+from threading import local
 from typing import Any, NamedTuple
 
 import metatensor as mt
@@ -97,8 +98,10 @@ class CallOnMesh:
 
     @property
     def is_random(self) -> bool:
-        """Whether the call draws random numbers. Attention with a dropout of 0 does not."""
-        return bool(self.overload.flags & operator_flags.RANDOM) and self.arguments.get("dropout_p") != 0.0
+        """Whether the call draws random numbers. Attention with a dropout of 0 does not; it counts if it has sharding rules."""
+        if not self.overload.flags & operator_flags.RANDOM:
+            return False
+        return self.arguments.get("dropout_p") != 0.0 or not rules_of(self.overload.qualname)
 
     # On meta ----------------------------------------------------------------------
 
@@ -175,18 +178,18 @@ def _is_sizes(value: Any) -> bool:
     return type(value) is int or (isinstance(value, tuple) and bool(value) and all(type(one) is int for one in value))
 
 
-_implicit = [False]
+_implicit = local()  # simulated ranks are threads
 _OWN = str(Path(mt.__file__).parent)
 
 
 @contextmanager
 def implicit_replication() -> Iterator[None]:
     """Context manager in which plain tensors that meet distributed ones count as replicated."""
-    was, _implicit[0] = _implicit[0], True
+    was, _implicit.on = getattr(_implicit, "on", False), True
     try:
         yield
     finally:
-        _implicit[0] = was
+        _implicit.on = was
 
 
 def check_mixed(op: Any, values: Sequence[Any]) -> None:
@@ -194,7 +197,7 @@ def check_mixed(op: Any, values: Sequence[Any]) -> None:
 
     Its values could differ between processes, which would not be noticed.
     """
-    if _implicit[0] or in_body() or sys._getframe(1).f_code.co_filename.startswith(_OWN):
+    if getattr(_implicit, "on", False) or in_body() or sys._getframe(1).f_code.co_filename.startswith(_OWN):
         return
     one = next(one for one in values if isinstance(one, Tensor) and not _is_distributed(one) and one.dim())
     raise RuntimeError(
