@@ -3,6 +3,7 @@ from metatensor._core.dtype cimport DType
 from metatensor._core.integer_map cimport IntegerMap
 from metatensor._core.modes cimport Mode
 from metatensor._core.op cimport Call, Op, Overload
+from metatensor._core.random cimport Generator
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState
@@ -90,6 +91,7 @@ cdef class Capture(Mode):
     cdef object results(self, Call* c, object result)
     cdef int leave_out(self, set dead) except -1
     cdef int copied(self, Tensor t, Tensor copy) except -1
+    cdef int note_state(self, Generator g) except -1
     cdef object ticket(self, object generator, tuple taken)
 
 

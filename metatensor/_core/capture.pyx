@@ -408,12 +408,22 @@ cdef class Capture(Mode):
                 found.append(self.value_of(<Tensor>t, False))
         return tuple(found)
 
+    cdef int note_state(self, Generator g) except -1:
+        """Note the state of a generator that existed before the run, unless it is noted already."""
+        if g.serial >= self.first_generator:
+            return 0
+        for known, _, _ in self.generators:
+            if known is g:
+                return 0
+        self.generators.append((g, g.key, g.taken))
+        return 0
+
     cdef object ticket(self, object generator, tuple taken):
         """Return the ticket of a call; that of a generator that the run has created is a constant."""
         cdef Ticket made = Ticket.__new__(Ticket)
         cdef Generator g
         if type(generator) is tuple:            # a program that runs inside: it draws from the default generator, or from one of its own
-            note_seed(default, False)
+            self.note_state(default)
             for known, key, first in self.generators:
                 if taken[0] == key and taken[1] >= first:
                     made.generator = None if known is default else known
@@ -684,12 +694,7 @@ def note_seed(Generator g not None, bint by_chance):
         return
     if by_chance:
         raise RuntimeError("trace: seed() sets a random seed, which a program cannot repeat; use manual_seed()")
-    if g.serial >= capture.first_generator:
-        return
-    for known, _, _ in capture.generators:
-        if known is g:
-            return
-    capture.generators.append((g, g.key, g.taken))
+    capture.note_state(g)
 
 
 def raise_after_call(ends not None):

@@ -1,5 +1,6 @@
 """Fixtures that run commands in this process, and a file of models for them."""
 
+import sys
 import textwrap
 
 import pytest
@@ -86,4 +87,7 @@ def run():
     def call(*args):
         return testing.CliRunner().invoke(app, list(args), prog_name="metatensor")
 
-    return call
+    yield call
+    torch_api = sys.modules.get("metatensor.torch_api")
+    if torch_api is not None:  # commands replace PyTorch for the rest of their process
+        torch_api.uninstall()

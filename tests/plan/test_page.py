@@ -14,7 +14,8 @@ def plans():
     with mt.device("meta"):
         layers = [mt.nn.TransformerEncoderLayer(256, 4, dropout=0.0, batch_first=True) for _ in range(4)]
         model, x = mt.nn.Sequential(*layers), mt.empty(1, 128, 256)
-    return [({"devices": devices}, mt.plan.search(model, x, devices=devices, global_batch=64)) for devices in ("4xH100", "8xH100", "2xt4")]
+    settings = {"global_batch": 64, "keep": None, "schedules": ["1F1B"], "virtual_stages": [1], "context": [1]}
+    return [({"devices": devices}, mt.plan.search(model, x, devices=devices, **settings)) for devices in ("4xH100", "8xH100", "2xt4")]
 
 
 @pytest.fixture(scope="module")
