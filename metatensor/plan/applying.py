@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import metatensor as mt
@@ -20,6 +21,7 @@ from metatensor.plan.flat import FlatPart
 from metatensor.plan.layouts import Degrees, Layout
 from metatensor.plan.parts import Parts, StageModule, meta_copy, parts_of
 from metatensor.plan.worlds import simulated
+from metatensor.rules.policies import policy
 
 __all__ = ["Applied", "apply_layout"]
 
@@ -124,9 +126,10 @@ class Applied:
 
 def apply_layout(
     layout: Layout, model: Any, shapes: dict[str, tuple[int, ...]] | None, arguments: Callable[[int], tuple[tuple, dict[str, Any]]],
-    loss: Callable[..., Any], optimizer: Any, mesh: Any = None, device: Any = None,
+    loss: Callable[..., Any], optimizer: Any, mesh: Any = None, device: Any = None, kernels: Any = None,
 ) -> Applied:  # fmt: skip
-    """Return a model in a layout; see `TrainingPlan.apply`. ``shapes`` are those of the parameters of the planned model by name."""
+    """Return a model in a layout; see `TrainingPlan.apply`. ``shapes`` are those of the parameters of the planned model by
+    name, ``kernels`` is the kernel policy of the search."""
     degrees = layout.degrees
     _check(degrees)
     if not isinstance(model, Module):
@@ -140,7 +143,7 @@ def apply_layout(
     args, kwargs = map_tensors(convert, (args, kwargs))
     if kwargs or len(args) != 1:
         raise NotImplementedError("apply: the model must take one tensor; wrap it in a module that does")
-    with simulated(max(degrees.tensor, 1)), mt.device("meta"):
+    with simulated(max(degrees.tensor, 1)), policy(kernels) if kernels is not None else nullcontext(), mt.device("meta"):
         shadow = meta_copy(model, weights)
         paths, given = _blocks(shadow, args, kwargs)
         parts = parts_of(shadow, given, paths, args, kwargs)
@@ -181,11 +184,23 @@ def apply_layout(
     applied = Applied(layout, mesh, loss, made, None, flats, optimizer(optimized), convert)
     if degrees.pipeline > 1:
         group, number = mesh.get_group("pipeline"), degrees.pipeline * degrees.virtual_stages
-        pipes = [PipelineStage(stage, stage.index, number, device, group=group) for stage in made]
+        passed: list[Module] = [_EachPass(stage) if degrees.shard == 3 else stage for stage in made]
+        pipes = [PipelineStage(module, stage.index, number, device, group=group) for module, stage in zip(passed, made, strict=True)]
         kind = get_schedule_class(degrees.schedule)
         schedule = kind(pipes[0] if degrees.virtual_stages == 1 else pipes, layout.micro_batches, applied.loss_of)
         applied._schedule = schedule
     return applied
+
+
+class _EachPass(Module):
+    """Stands for a stage with sharded parameters in a pipeline, which would gather them, and sum gradients, once in a step."""
+
+    def __init__(self, stage: Module) -> None:
+        super().__init__()
+        self.stage = stage
+
+    def forward(self, x: Any) -> Any:
+        return self.stage(x)
 
 
 def _check(degrees: Degrees) -> None:
@@ -292,8 +307,11 @@ def _stages(
 
 def _shard(stage: StageModule, mesh: Any, compute: Any) -> None:
     """Shard the parameters of each part over the ranks of data parallelism."""
-    policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=mt.float32) if compute is not None else MixedPrecisionPolicy()
+    mixed = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=mt.float32) if compute is not None else MixedPrecisionPolicy()
     for block in stage.blocks:
-        fully_shard(block, mesh=mesh, mp_policy=policy)
+        fully_shard(block, mesh=mesh, mp_policy=mixed)
+    for i, modules in enumerate(stage.around()):
+        if modules and stage.inner not in modules:  # what is behind the blocks runs backward at once
+            fully_shard(modules, mesh=mesh, mp_policy=mixed, reshard_after_forward=not i)
     if any(True for _ in stage.parameters()):
-        fully_shard(stage, mesh=mesh, mp_policy=policy)
+        fully_shard(stage, mesh=mesh, mp_policy=mixed)

@@ -205,7 +205,7 @@ class Arranged:
     def placed(self, x: Any, requires_grad: bool) -> Any:
         """Return a distributed tensor like a plain one, placed as outside of regions where it is an activation."""
         place = self.outside if x.is_floating_point() and requires_grad else Replicate()
-        made = distribute_tensor(x.detach(), self.mesh, [place])
+        made = distribute_tensor(x.detach(), self.mesh, [place], src_data_rank=None)  # each rank has it
         return made.requires_grad_(requires_grad)
 
     def call(self, args: tuple, kwargs: dict[str, Any]) -> Any:

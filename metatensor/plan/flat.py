@@ -37,6 +37,7 @@ class FlatPart:
 
     def __init__(self, parameters: list[Any], data: Any, tensor: Any, shard: int, weights: Any, masters: Any) -> None:
         self.group, self.tensor, self.shard = data, tensor, shard
+        parameters = sorted(parameters, key=lambda p: not _replicated(p))  # so that gradients that are partial are one piece
         locals_ = [_local(p) for p in parameters]
         first = locals_[0]
         n = data.size() if shard else 1
@@ -72,8 +73,7 @@ class FlatPart:
         """Add the gradient of a parameter to the sums of the step."""
         grad, p.grad = p.grad, None
         if isinstance(grad, DTensor):
-            whole = all(place.is_replicate() for place in p.placements)
-            if whole and any(place.is_partial() for place in grad.placements):
+            if _replicated(p) and any(place.is_partial() for place in grad.placements):
                 self._partial.add(i)  # summed once in a step
             elif grad.placements != p.placements:
                 grad = grad.redistribute(placements=p.placements)
@@ -90,9 +90,15 @@ class FlatPart:
                 self._scatter()
 
     def _tensor_sum(self) -> None:
+        runs: list[list[int]] = []
         for i in sorted(self._partial):
             at, n = self._pieces[i]
-            dist.all_reduce(self._sum.narrow(0, at, n), group=self.tensor)
+            if runs and runs[-1][1] == at:
+                runs[-1][1] = at + n
+            else:
+                runs.append([at, at + n])
+        for start, end in runs:
+            dist.all_reduce(self._sum.narrow(0, start, end - start), group=self.tensor)
         self._partial.clear()
 
     def _scatter(self) -> None:
@@ -133,6 +139,10 @@ class FlatPart:
                 self._own.copy_(self.updated)
             if self.shard and self.group.size() > 1:
                 dist.all_gather_into_tensor(self.whole, self._own, group=self.group)
+
+
+def _replicated(p: Any) -> bool:
+    return isinstance(p.data, DTensor) and all(place.is_replicate() for place in p.data.placements)
 
 
 def _local(p: Any) -> Any:

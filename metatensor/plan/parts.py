@@ -139,6 +139,16 @@ class StageModule(Module):
         """The blocks of this stage."""
         return [self.inner.get_submodule(path) for path in self._own]
 
+    def around(self) -> list[list[Module]]:
+        """Return the modules before, and those behind the blocks that have parameters of their own."""
+        inside = {id(module) for block in self.blocks for module in block.modules()}
+        sides: list[list[Module]] = [[], []]
+        for path, module in self.inner.named_modules():
+            names = [f"{path}.{name}".lstrip(".") for name, p in module._parameters.items() if p is not None]
+            if names and id(module) not in inside:
+                sides[all(name in self._parts.behind for name in names)].append(module)
+        return sides
+
     def groups(self) -> list[list[Any]]:
         """Return the trainable parameters of each part, in the order of the model."""
         sides: list[list[Any]] = [[], []]

@@ -59,6 +59,8 @@ class TrainingPlan:
     """Why there is no candidate at all, and the nearest that would be one."""
     _arguments: Any = field(default=None, repr=False, compare=False)
     """A function that gives the arguments of the model for a number of samples, where the search ran in this process."""
+    _kernels: Any = field(default=None, repr=False, compare=False)
+    """The kernel policy of the search."""
     _shapes: Any = field(default=None, repr=False, compare=False)
     """The shapes of the model's parameters by name, where the search ran in this process."""
 
@@ -172,7 +174,8 @@ class TrainingPlan:
         arguments = _arguments(inputs, {}) if inputs else self._arguments
         if arguments is None:
             raise ValueError("apply: the search ran elsewhere; pass the argument of the model on meta")
-        return apply_layout(self._find(which, "apply"), model, self._shapes, arguments, loss, optimizer, mesh, device)
+        return apply_layout(self._find(which, "apply"), model, self._shapes, arguments, loss, optimizer, mesh, device,
+                            self._kernels)  # fmt: skip
 
     def _find(self, which: int | Degrees, asked: str = "explain") -> Layout:
         number = len(self.layouts) + sum(one.costed is not None for one in self.rejected)
@@ -323,7 +326,8 @@ def search(
                 )  # fmt: skip
                 _rank(coster, space, offload, found, plan.rejected)
                 plan.remarks += [one for one in coster.remarks if one not in plan.remarks]
-    plan._arguments, plan._shapes = arguments, {name: tuple(p.shape) for name, p in model.named_parameters()}
+    plan._arguments, plan._kernels = arguments, policy_for(None, where.device)
+    plan._shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     plan.layouts = sorted(found.layouts, key=lambda layout: (layout.seconds, layout.peak))
     if not found.layouts and not found.rejected and not plan.rejected:
         plan.reason = no_candidate(where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches)
