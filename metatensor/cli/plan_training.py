@@ -57,7 +57,7 @@ def train_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--headroom", type=Size(parse_share), metavar="SHARE", help="With --train: part of the memory that is left free "
                      "[default: 0.1]."),
         click.option("--recompute", metavar="LIST", help='With --train: recomputation to try [default: "none,selective,full"].'),
-        click.option("--micro-batches", metavar="LIST", help='With --train: samples of a micro-batch to try [default: "1,2,4,8"].'),
+        click.option("--micro-batches", metavar="LIST", help='With --train: samples of a micro-batch to try [default: powers of two].'),
         click.option("--keep", type=click.IntRange(min=1), metavar="N", help="With --train: layouts to find at least [default: 100]."),
         click.option("--offload", metavar="LIST", help='With --train: what the host may hold where a layout does not fit otherwise, of '
                      '"none,optimizer,activations,optimizer+activations" [default: none].'),

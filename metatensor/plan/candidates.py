@@ -10,7 +10,7 @@ from metatensor.plan.costing import Candidate
 from metatensor.plan.layouts import OFFLOADS, Degrees, Layout, Rejected
 from metatensor.plan.schedules import virtual_stages_of
 
-__all__ = ["Ranking", "Space", "degrees_in", "grouped", "offloaded"]
+__all__ = ["Ranking", "Space", "degrees_in", "grouped", "most_samples", "offloaded"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Space:
     batch: int
     tensor: Sequence[int] | None
     pipeline: Sequence[int] | None
-    micro_batches: Sequence[int] | None
+    micro_batches: Sequence[int]
     context: Sequence[int]
     expert: Sequence[int]
     shard: Sequence[int]
@@ -37,6 +37,14 @@ class Space:
 def divisors(n: int) -> list[int]:
     """Return the divisors of a number."""
     return [k for k in range(1, n + 1) if n % k == 0]
+
+
+def most_samples(space: Space) -> int:
+    """Return the largest number of samples that a rank may process together in any layout."""
+    pairs = ((tensor, context) for tensor in space.tensor or divisors(min(space.per_node, space.devices)) for context in space.context)
+    left = [space.devices // tensor // context for tensor, context in pairs if not space.devices % (tensor * context)]
+    copies = [n // p for n in left for p in space.pipeline or divisors(n) if not n % p and p <= max(space.blocks, 1)]
+    return max((space.batch // n for n in copies), default=0)
 
 
 def degrees_in(space: Space) -> Iterator[Degrees]:
@@ -58,7 +66,7 @@ def _with_data(space: Space, tensor: int, context: int, pipeline: int, data: int
     if pipeline > 1:
         schedules = [(name, v) for name in space.schedules for v in virtual_stages_of(name, space.virtual_stages)
                      if pipeline * v <= space.blocks]  # fmt: skip
-    for micro in space.micro_batches or (1, 2, 4, 8):
+    for micro in space.micro_batches:
         if space.batch % (data * micro):
             continue
         for sequence in space.sequence:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -123,6 +124,8 @@ class Coster:
         if degrees.context > 1:
             args, kwargs = cut((args, kwargs), sequence_of(args, kwargs), degrees.context)
         place = kind, degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.context, degrees.expert
+        if degrees.tensor > 1 and degrees.recompute != "none" and place not in self._arranged:
+            self._measured(kind, replace(degrees, recompute="none"), frozen)  # cuts do not depend on what is searched besides
         cost, arranged = measure_block(block.module, args, kwargs, self.mesh(degrees.tensor), degrees.sequence, degrees.recompute,
                                        self._arranged.get(place), frozen, beside)  # fmt: skip
         if arranged is not None and not arranged.divides and beside.expert_mesh is None:
@@ -163,6 +166,29 @@ class Coster:
                     break
             found.append(2 * found[-1])
         return found
+
+    def micro_batches(self, batch: int, most: int, memory: int) -> list[int]:
+        """Return micro-batches of up to ``most`` samples: powers of two, and these times the odd factor of the batch.
+
+        Those of more than 8 are left out once a rank that holds all blocks and recomputes them has no room for the activations.
+        """
+        odd = batch // (batch & -batch)
+        sizes = {factor << i for factor in (1, odd) for i in range(batch.bit_length())}
+        found: list[int] = []
+        for n in sorted(sizes):
+            if n > max(most, 1) or n > 8 and (batch % n or not self._has_room(n, memory)):
+                break
+            found.append(n)
+        return found
+
+    def _has_room(self, samples: int, memory: int) -> bool:
+        """Return whether one rank without the parameters can hold the activations of a micro-batch."""
+        degrees = Degrees(micro_batch=samples, recompute="full" if self.order else "none")
+        try:
+            need = rank_memory(degrees, self.widths, self.stages(degrees), [(1,)])
+        except Impossible:
+            return False
+        return need["saved"] + need["temporary"] <= memory
 
     def expert_ranks(self, most: int) -> list[int]:
         """Return the numbers of ranks, up to ``most``, among which the experts of each block can be divided."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import metatensor as mt
@@ -14,7 +14,7 @@ from metatensor.analysis.precision import precision_named
 from metatensor.analysis.training import mean_loss
 from metatensor.analysis.utilization import batch_of
 from metatensor.nn.modules.module import Module
-from metatensor.plan.candidates import Ranking, Space, degrees_in, grouped, offloaded
+from metatensor.plan.candidates import Ranking, Space, degrees_in, grouped, most_samples, offloaded
 from metatensor.plan.costing import Candidate, Coster
 from metatensor.plan.layouts import OFFLOADS, Degrees, Layout, Rejected
 from metatensor.plan.memory import Widths
@@ -247,7 +247,8 @@ def search(
         Part of the memory for the context, workspaces and fragmentation, which figures leave out. Default 0.1.
     tensor, pipeline, shard, micro_batches, recompute, sequence
         The values to try. Defaults: divisors of the devices of a node; divisors of the number of devices up to that of blocks; 0 to 3;
-        powers of two up to 8; "none", "selective" and "full"; both.
+        powers of two, and these times the odd factor of the global batch, above 8 only while one rank that recomputes all blocks has
+        room for the activations; "none", "selective" and "full"; both.
     context, expert
         Ranks that divide sequences, by ring attention, and ranks that hold different experts. Defaults: powers of two that leave at least
         2048 positions, if nothing but `scaled_dot_product_attention` mixes positions; the divisors of the number of experts.
@@ -319,11 +320,14 @@ def search(
                 coster = Coster(model.train(), _composed(converted, arguments), loss_of_samples(loss), where, widths, stages == "equal")
                 coster.rates, coster.tokens = rates, tokens
                 blocks = bool(coster.order)
+                contexts = context or coster.contexts(where.size)
                 space = Space(
-                    where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches,
-                    context or coster.contexts(where.size), expert or coster.expert_ranks(where.size), shard,
+                    where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches or (),
+                    contexts, expert or coster.expert_ranks(where.size), shard,
                     recompute if blocks else ["none"], sequence if blocks else [False], schedules, virtual_stages, name,
                 )  # fmt: skip
+                if not micro_batches:
+                    space = replace(space, micro_batches=coster.micro_batches(global_batch, most_samples(space), memory))
                 _rank(coster, space, offload, found, plan.rejected)
                 plan.remarks += [one for one in coster.remarks if one not in plan.remarks]
     plan._arguments, plan._kernels = arguments, policy_for(None, where.device)

@@ -33,9 +33,10 @@ def test_no_candidates(options, message, sweep, tmp_path):
 
 def test_nodes_of_different_devices():
     module, x = model()
-    plan = mt.plan.search(module, x, devices="8xH100 + 8xA100", global_batch=64, recompute=["none"])
-    slow = mt.plan.search(module, x, devices="16xA100", global_batch=64, recompute=["none"])
-    fast = mt.plan.search(module, x, devices="16xH100", global_batch=64, recompute=["none"])
+    settings = {"global_batch": 64, "recompute": ["none"], "micro_batches": [2, 8]}
+    plan = mt.plan.search(module, x, devices="8xH100 + 8xA100", **settings)
+    slow = mt.plan.search(module, x, devices="16xA100", **settings)
+    fast = mt.plan.search(module, x, devices="16xH100", **settings)
     assert plan.best.degrees.devices == 16 and plan.memory == min(slow.memory, fast.memory)
     assert plan.best.seconds >= 0.99 * slow.best.seconds >= fast.best.seconds and "the devices differ" in plan.remarks[0]
     same, remarks = topology_of("8xH100, 8xA100")
