@@ -10,7 +10,7 @@ import metatensor as mt
 from metatensor import distributed as dist
 from metatensor._core.nested import map_tensors
 from metatensor.analysis.recomputation import checkpointed
-from metatensor.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from metatensor.distributed import fsdp
 from metatensor.distributed.pipelining import PipelineStage, get_schedule_class
 from metatensor.distributed.tensor import DTensor, Replicate, init_device_mesh
 from metatensor.distributed.tensor.experimental import implicit_replication
@@ -307,11 +307,11 @@ def _stages(
 
 def _shard(stage: StageModule, mesh: Any, compute: Any) -> None:
     """Shard the parameters of each part over the ranks of data parallelism."""
-    mixed = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=mt.float32) if compute is not None else MixedPrecisionPolicy()
+    mixed = fsdp.MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=mt.float32) if compute is not None else fsdp.MixedPrecisionPolicy()
     for block in stage.blocks:
-        fully_shard(block, mesh=mesh, mp_policy=mixed)
+        fsdp.fully_shard(block, mesh=mesh, mp_policy=mixed)
     for i, modules in enumerate(stage.around()):
         if modules and stage.inner not in modules:  # what is behind the blocks runs backward at once
-            fully_shard(modules, mesh=mesh, mp_policy=mixed, reshard_after_forward=not i)
+            fsdp.fully_shard(modules, mesh=mesh, mp_policy=mixed, reshard_after_forward=not i)
     if any(True for _ in stage.parameters()):
-        fully_shard(stage, mesh=mesh, mp_policy=mixed)
+        fsdp.fully_shard(stage, mesh=mesh, mp_policy=mixed)

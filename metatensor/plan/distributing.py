@@ -45,6 +45,7 @@ def distribute_parameters(module: Module, mesh: Any, placements: Mapping[str, Se
     >>> linear = mt.plan.distribute_parameters(linear, mesh, {"weight": [Shard(0)]})
     >>> tuple(linear.weight.to_local().shape), tuple(linear.bias.to_local().shape)
     ((3, 4), (6,))
+    >>> mt.distributed.destroy_process_group()
     """
     wanted: dict[int, tuple[str, tuple[Any, ...]]] = {}
     named = dict(module.named_parameters(remove_duplicate=False))
