@@ -11,7 +11,6 @@ REAL, COMPLEX = mt.float64, mt.complex128
 
 # Why an operator is not checked with generated arguments.
 OTHERS = {
-    "_without_backward": "its gradient is an error, which tests/program/test_custom_functions.py checks",
     "igamma": "its first argument has no gradient",
     "igammac": "its first argument has no gradient",
     "special.zeta": "its first argument has no gradient",
@@ -152,6 +151,7 @@ HALVES = {
     "_ctc_loss", "native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward", "_batch_norm_forward",
     "_native_batch_norm_legit", "_native_batch_norm_legit.no_stats", "_repeat_interleave", "_repeat_interleave_by", "_upsample_backward",
     "embedding_dense_backward", "_grid_sampler_backward", "nn.functional.ctc_loss.ints",
+    "_without_backward",  # its gradient is an error, which `tests/program/test_custom_functions.py` checks
     "_grouped_mm",  # has no double precision; `tests/ops/test_grouped.py` compares its gradient with that of its products
     # what `tests/rules/test_policies.py` compares; only the first result has a gradient
     "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_efficient_attention",
