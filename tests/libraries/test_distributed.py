@@ -74,6 +74,7 @@ def run(*command):
 
 def test_transformers_divides_a_model_by_its_tensor_parallel_plan():
     needs("transformers")
+    needs("accelerate")  # transformers asks for it
     assert run("-c", textwrap.dedent(TENSOR_PARALLEL)).endswith("(Shard(dim=1),)")
 
 
