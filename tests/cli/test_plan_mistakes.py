@@ -54,7 +54,7 @@ TRAIN = ("--train", "--devices", "8xH100", "--global-batch", "16", "-i", "int64[
     ("Exits", TRAIN, 1, "the code ended the process"), ("seven", TRAIN, 2, "neither a model nor a class or function"),
     ("fails", TRAIN, 1, "no model today"), ("Missing", TRAIN, 2, "it defines Net, Crash"),
     ("Net", (*TRAIN, "--loss", "net.py:number"), 2, "the loss must be a tensor with one element, got a int from net.py:number"),
-    ("Net", (*TRAIN, "--loss", "net.py:whole"), 2, ", 32, 64] from net.py:whole; return its mean or sum"),
+    ("Net", (*TRAIN, "--loss", "net.py:whole"), 2, "got a tensor of shape [16, 32, 64] from net.py:whole; return its mean or sum"),
     ("Net", (*TRAIN, "--max-memory", "1KB"), 1, "no layout fits: the nearest is"),
     ("Net", (*TRAIN, "--tensor", "3"), 1, "tensor 3 does not divide 8 devices; possible are 1, 2, 4, 8"),
     ("Net", (*TRAIN, "--pipeline", "8"), 1, "too few for 8 stages; at most 4 are possible"),

@@ -16,7 +16,7 @@ from metatensor._core.nested import map_tensors, tensors_in
 from metatensor.func import functional_call
 from metatensor.nn.modules.module import Module
 from metatensor.plan.blocks import Given, NoBlocks, around, blocks_of, check_blocks
-from metatensor.program import Program, dead_code, functionalize, trace
+from metatensor.program import Program, dead_code, equal, functionalize, trace
 from metatensor.program.structure import leaves, mapped
 
 __all__ = ["Part", "parts_of", "whole_part"]
@@ -149,14 +149,22 @@ def parts_of(model: Module, outside: Given, loss: Callable[..., Any] | None, tar
     for kind in order:
         paths.append(next(counters[kind]))
     given = check_blocks(model, paths, outside.args, outside.kwargs)
-    found = []
-    for block in kinds:
-        found.append(_block(block.module, block.path, block.paths, given[block.path], training))
+    blocks: list[tuple[Program, list[str]]] = []
+    for path in paths:  # blocks with equal parameters may have other settings or get other arguments
+        program = _block(model.get_submodule(path), given[path], training)
+        same = next((one for known, one in blocks if equal(known, program)), None)
+        if same is None:
+            blocks.append((program, [path]))
+        else:
+            same.append(path)
+    found = [_part(own[0], own, program, list(program.arguments[0][0]), given=_values(program, 2), activation=_one(program, 1),
+                   grad=_one(program, 3)) for program, own in blocks]  # fmt: skip
     before, behind = _around(model, paths, given, outside, loss, targets, training)
     return [before, *found, behind]
 
 
-def _block(module: Module, name: str, paths: list[str], given: Given, training: bool) -> Part:
+def _block(module: Module, given: Given, training: bool) -> Program:
+    """Return the forward and backward pass of a block as a program."""
     first = next(tensors_in((given.args, given.kwargs)))
 
     def run(parameters: dict[str, Any], x: Any, others: list[Any], grad: Any) -> Any:
@@ -169,9 +177,7 @@ def _block(module: Module, name: str, paths: list[str], given: Given, training: 
         return y, back, found
 
     others = [t.detach() for t in tensors_in((given.args, given.kwargs)) if t is not first]
-    parameters = dict(module.named_parameters())
-    program = trace(run, parameters, mt.empty_like(first), others, mt.empty_like(first) if training else None)
-    return _part(name, paths, program, list(parameters), given=_values(program, 2), activation=_one(program, 1), grad=_one(program, 3))
+    return trace(run, dict(module.named_parameters()), mt.empty_like(first), others, mt.empty_like(first) if training else None)
 
 
 def _around(

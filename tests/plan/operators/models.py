@@ -80,6 +80,30 @@ class Experts(nn.Module):
         return self.head(x)
 
 
+class Rescaled(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.linear, self.factor = nn.Linear(32, 32), factor
+
+    def forward(self, x, power):
+        return x + self.factor * self.linear(x).relu() ** power
+
+
+class Scaled(nn.Module):
+    """Blocks of one class with equal parameters, but with other settings or arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(64, 32), nn.Linear(32, 64)
+        self.blocks = nn.ModuleList(Rescaled(factor) for factor in (0.5, 2.0, 0.5))
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        for i, block in enumerate(self.blocks):
+            x = block(x, 1 + (i == 2))
+        return self.head(x)
+
+
 def like(t):
     return mt.empty(t.shape, dtype=t.dtype, device="meta")
 

@@ -19,6 +19,7 @@ CASES = {
     "convolutions": (models.convolutional, *IMAGES, (4,), 500_000),
     "mask": (models.Language, lambda: TOKENS(100), lambda: TOKENS(100), (4,), 1_500_000),
     "tied": (lambda: models.Language(tied=True), lambda: TOKENS(100), lambda: TOKENS(100), (2, 2), 1_500_000),
+    "blocks with other settings": (models.Scaled, lambda: TOKENS(64), lambda: TOKENS(64), (2,), 200_000),
     "experts": (models.Experts, lambda: TOKENS(64), lambda: TOKENS(64), (2,), 1_200_000),
 }
 
