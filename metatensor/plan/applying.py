@@ -92,8 +92,7 @@ class Applied:
 
     def mean_loss(self, loss: Any) -> Any:
         """Return the mean loss of the whole batch on each rank, for what `step` returned on this one."""
-        device = "meta" if self.mesh.device_type == "meta" else self.mesh.device_type
-        value = mt.zeros((), device=device) if loss is None else loss.detach().float().clone()
+        value = mt.zeros((), device=self.mesh.device_type) if loss is None else loss.detach().float().clone()
         dist.all_reduce(value, group=self.mesh.get_group("data"))
         if self.degrees.pipeline > 1:
             dist.all_reduce(value, group=self.mesh.get_group("pipeline"))
