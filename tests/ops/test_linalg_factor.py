@@ -113,6 +113,19 @@ def test_pivots_are_rows(device):
             mt.linalg.ldl_solve(factors, bad, factors)
 
 
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+@pytest.mark.parametrize("sizes, pivots, shapes", [
+    ((2, 3, 0), (7,), [(2, 3, 3), (2, 3, 0), (2, 0, 0)]),
+    ((0, 7, 5), (1, 0, 5), [(0, 7, 7), (0, 7, 5), (0, 5, 5)]),
+    ((0, 3), (3,), [(0, 0), (0, 0), (0, 3)]),
+])  # fmt: skip
+def test_lu_unpack_of_no_elements_takes_any_pivots(device, sizes, pivots, shapes):
+    unpacked = mt.lu_unpack(mt.empty(sizes, device=device), mt.zeros(pivots, dtype=mt.int32, device=device))
+    assert [tuple(t.shape) for t in unpacked] == shapes
+    if device == "cpu":
+        assert (unpacked.P == mt.eye(sizes[-2], device="cpu")).all()
+
+
 def test_cholesky_of_indefinite_matrices(device):
     a = np.stack([np.eye(3), np.diag([1.0, -1.0, 1.0])])
     factors, info = mt.linalg.cholesky_ex(put(a, device))

@@ -91,6 +91,36 @@ def singular(name, ours, theirs):
     )
 
 
+def tensorsolve_matrix(a, b, dims=None):
+    """Return the square matrix of `linalg.tensorsolve`: ``dims`` of ``a`` become its last dimensions, and the first ``b.ndim`` its rows."""
+    if dims is not None:
+        kept = [d for d in range(a.ndim) if d not in {d % a.ndim for d in dims}]
+        a = a.permute(*kept, *dims)
+    return a.reshape(b.numel(), -1)
+
+
+# The matrix that an operator inverts, from the arguments of a call.
+_INVERTED = {
+    "inverse": lambda a: a,
+    "linalg.inv": lambda a: a,
+    "linalg.solve": lambda a, b, **_: a,
+    "linalg.tensorinv": lambda a, ind=2: a.reshape(math.prod(a.shape[:ind]), -1),
+    "linalg.tensorsolve": tensorsolve_matrix,
+}
+
+
+def rightly_refused(name, args, kwargs, error):
+    """Return True if an error says that a matrix is singular, and a matrix of the batch is: its rank in double precision is not full.
+
+    The elimination of such a matrix ends in an exact zero or in a rounding error. Which of them depends on the BLAS kernel that suits
+    the CPU, and with the latter PyTorch returns meaningless values.
+    """
+    if name not in _INVERTED or type(error).__name__ != "LinAlgError" or "singular" not in str(error):
+        return False
+    matrix = widened(_INVERTED[name](*args, **{key: value for key, value in kwargs.items() if key != "out"}))
+    return bool((torch.linalg.matrix_rank(matrix) < matrix.shape[-1]).any())
+
+
 # Comparison with results in double precision -------------------------------------------------
 
 _WIDER = {

@@ -43,6 +43,38 @@ def test_singular_systems_may_differ_in_what_is_not_finite(ours, theirs, same):
     assert not judging.singular("add", torch.tensor(ours), torch.tensor(theirs))
 
 
+class LinAlgError(RuntimeError):
+    pass
+
+
+@pytest.mark.parametrize(
+    "name, args, kwargs",
+    [
+        ("linalg.inv", ([[1.0, 2.0], [2.0, 4.0]],), {}),
+        ("inverse", ([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]],), {}),
+        ("linalg.solve", ([[1.0, 2.0], [2.0, 4.0]], [1.0, 2.0]), {"left": True}),
+        ("linalg.tensorinv", ([[1.0, 2.0], [2.0, 4.0]],), {"ind": 1}),
+        ("linalg.tensorsolve", ([[1.0, 2.0], [2.0, 4.0]], [1.0, 1.0]), {"dims": (0,)}),
+    ],
+)
+def test_a_singular_matrix_may_be_refused(name, args, kwargs):
+    args = tuple(map(torch.tensor, args))
+    refused = LinAlgError("the matrix is singular: element 2 of its diagonal is zero after elimination")
+    regular = tuple(x + 3 * torch.eye(*x.shape[-2:]) if x.ndim >= 2 else x for x in args)
+    assert judging.rightly_refused(name, args, kwargs, refused)
+    assert not judging.rightly_refused(name, regular, kwargs, refused)
+    assert not judging.rightly_refused("linalg.det", args, kwargs, refused)
+    assert not judging.rightly_refused(name, args, kwargs, LinAlgError("the matrix is not square"))
+    assert not judging.rightly_refused(name, args, kwargs, RuntimeError("the matrix is singular"))
+
+
+@pytest.mark.parametrize("sizes, dims", [((6, 2, 3), None), ((2, 6, 3), (0,)), ((2, 6, 3), (-1, 0))])
+def test_the_matrix_of_tensorsolve(sizes, dims):
+    a, b = torch.arange(36.0).cos().reshape(sizes), torch.arange(6.0)
+    x = torch.linalg.solve(judging.tensorsolve_matrix(a, b, dims), b)
+    torch.testing.assert_close(torch.linalg.tensorsolve(a, b, dims).ravel(), x, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("name", ["sort", "argsort", "topk", "sin"])
 def test_clobbered_arguments_are_found(name):
     x = torch.tensor([3.0, 1.0, 1.0, 2.0])

@@ -150,7 +150,9 @@ def lu(kit: Any, out: Any, a: Any, pivot: bool) -> Any:
 @kernel("lu_unpack")
 @on_host
 def lu_unpack(kit: Any, out: Any, factors: Any, pivots: Any, unpack_data: bool, unpack_pivots: bool) -> Any:
-    if unpack_pivots:
+    if not factors.size:
+        pivots = np.zeros((*factors.shape[:-2], min(factors.shape[-2:])), np.int32)  # without elements: no exchanges
+    elif unpack_pivots:
         check_pivots(pivots, factors.shape[-2], "lu_unpack")
     return unpacked(out, factors, pivots, unpack_data, unpack_pivots)
 
