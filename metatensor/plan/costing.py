@@ -13,6 +13,7 @@ from metatensor.distributed.device_mesh import DeviceMesh
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged
 from metatensor.plan.blocks import Block, Given, NoBlocks, blocks_of, check_blocks
+from metatensor.plan.communicating import Calls, step_collectives
 from metatensor.plan.contexts import check_positions, cut, sequence_of
 from metatensor.plan.experts import Experts, experts_of
 from metatensor.plan.layouts import Degrees, Layout
@@ -391,6 +392,11 @@ class Coster:
             peak_rate=self._rate, tokens=None if self.tokens is None else self.tokens * m * degrees.data * degrees.micro_batch,
             rates=self.rates, host=max(host_memory(degrees, self.widths, *rank) for rank in ranks),
         )  # fmt: skip
+
+    def collectives(self, degrees: Degrees, micro_batches: int) -> list[Calls]:
+        """Return the collectives and messages of a step on each rank of the pipeline."""
+        places = rank_of_stage(degrees.schedule, degrees.pipeline, degrees.virtual_stages) if degrees.pipeline > 1 else [0]
+        return step_collectives(degrees, self.widths, self.stages(degrees), places, micro_batches)
 
     def _messages(self, degrees: Degrees, stages: list[Stage]) -> list[float]:
         """Return for each stage the seconds of a message to the next one."""

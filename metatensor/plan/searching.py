@@ -15,6 +15,7 @@ from metatensor.analysis.training import mean_loss
 from metatensor.analysis.utilization import batch_of
 from metatensor.nn.modules.module import Module
 from metatensor.plan.candidates import Ranking, Space, degrees_in, grouped, most_samples, offloaded
+from metatensor.plan.communicating import Calls
 from metatensor.plan.costing import Candidate, Coster
 from metatensor.plan.layouts import OFFLOADS, Degrees, Layout, Rejected
 from metatensor.plan.memory import Widths
@@ -63,6 +64,8 @@ class TrainingPlan:
     """The kernel policy of the search."""
     _shapes: Any = field(default=None, repr=False, compare=False)
     """The shapes of the model's parameters by name, where the search ran in this process."""
+    _costers: Any = field(default=None, repr=False, compare=False)
+    """What costs layouts by precision, where the search ran in this process."""
 
     @property
     def fits(self) -> bool:
@@ -107,6 +110,26 @@ class TrainingPlan:
         if not self.layouts:
             raise ValueError(f"export: no layout fits; {self.advice()}")
         return export(self._find(which), name)
+
+    def collectives(self, which: int | Degrees = 0) -> list[Calls]:
+        """Return how often a step has each collective on a rank of each stage of the pipeline, by kind, bytes and number of ranks.
+
+        Layouts are given by their rank, from 0, or their degrees. Messages between stages are those to and from two ranks. Raise
+        ValueError if the layout was not costed, or the search ran in another process.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> with mt.device("meta"):
+        ...     model, x = mt.nn.Sequential(*(mt.nn.Linear(8, 8) for _ in range(2))), mt.empty(1, 8)
+        >>> plan = mt.plan.search(model, x, devices="2xH100", global_batch=4, tensor=[1], pipeline=[1], shard=[0], precision="fp32")
+        >>> plan.collectives()
+        [Counter({('all_reduce', 288, 2): 2})]
+        """
+        layout = self._find(which, "collectives")
+        if self._costers is None:
+            raise ValueError("collectives: the search ran in another process")
+        return self._costers[layout.degrees.precision].collectives(layout.degrees, layout.micro_batches)  # type: ignore[no-any-return]
 
     def apply(
         self, model: Any, *inputs: Any, loss: Callable[..., Any], optimizer: Callable[[list[Any]], Any], which: int | Degrees = 0,
@@ -309,7 +332,7 @@ def search(
     rates, tokens = rates_of(where.device, price), _tokens(arguments)
     memory = max_memory if max_memory is not None else usable_memory(where.device, headroom)
     plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, ", ".join(precisions), [], [], remarks)
-    found = Ranking(memory, keep)
+    found, costers = Ranking(memory, keep), {}
     with simulated(where.size), policy(policy_for(None, where.device)), mt.device("meta"), mt.enable_grad():
         for name in precisions:
             way = precision_named(name)
@@ -319,6 +342,7 @@ def search(
                                 state_bytes(optimizer, way.masters or way.weights), 4 if way.masters is not None else 0)  # fmt: skip
                 coster = Coster(model.train(), _composed(converted, arguments), loss_of_samples(loss), where, widths, stages == "equal")
                 coster.rates, coster.tokens = rates, tokens
+                costers[name] = coster
                 blocks = bool(coster.order)
                 contexts = context or coster.contexts(where.size)
                 space = Space(
@@ -330,7 +354,7 @@ def search(
                     space = replace(space, micro_batches=coster.micro_batches(global_batch, most_samples(space), memory))
                 _rank(coster, space, offload, found, plan.rejected)
                 plan.remarks += [one for one in coster.remarks if one not in plan.remarks]
-    plan._arguments, plan._kernels = arguments, policy_for(None, where.device)
+    plan._arguments, plan._kernels, plan._costers = arguments, policy_for(None, where.device), costers
     plan._shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     plan.layouts = sorted(found.layouts, key=lambda layout: (layout.seconds, layout.peak))
     if not found.layouts and not found.rejected and not plan.rejected:

@@ -1,6 +1,7 @@
 """The collectives and the memory of applied layouts, counted on simulated ranks on meta, are the planned ones."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,6 @@ from metatensor import distributed as dist
 from metatensor.distributed import CommunicationLog
 from metatensor.nn import functional as F
 from metatensor.plan import Degrees
-from metatensor.plan.costing import Coster
 from plan.transformers_like import decoder, tokens
 
 BATCH, LENGTH = 8, 128
@@ -24,41 +24,9 @@ def planned_loss(output, samples):
 
 
 @pytest.fixture(scope="module")
-def planned():
-    """A plan, and what it was put together from by precision."""
-    costers = []
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Coster, "__init__", lambda self, *args, _make=Coster.__init__: (costers.append(self), _make(self, *args))[1])
-        plan = mt.plan.search(decoder(), tokens(1, LENGTH), devices="4xH100", global_batch=BATCH, loss=planned_loss, keep=None,
-                              precision=["fp32", "bf16-master"], micro_batches=[1, 2], schedules=["1F1B", "GPipe"])  # fmt: skip
-    return plan, dict(zip(("fp32", "bf16-master"), costers, strict=True))
-
-
-def predicted(coster, degrees, micro_batches):
-    """Return for each stage how often a step has each kind of collective, with its bytes and number of ranks."""
-    stages, widths, found = coster.stages(degrees), coster.widths, []
-    for i, stage in enumerate(stages):
-        calls, last = Counter(), i == len(stages) - 1
-        for j, part in enumerate(stage.parts):
-            cost, n = part.cost, degrees.data
-            gradient, parameter = cost.parameters * widths.gradient, cost.parameters * widths.parameter
-            for kind, nbytes in cost.forward_communication + cost.backward_communication:
-                calls[kind, nbytes, degrees.tensor] += micro_batches
-            if cost.reduced:
-                calls["all_reduce", cost.reduced // widths.parameter * widths.gradient, degrees.tensor] += 1
-            if n > 1 and degrees.shard == 0:
-                calls["all_reduce", gradient, n] += 1
-            elif n > 1 and degrees.shard < 3:
-                calls["reduce_scatter", gradient, n] += micro_batches if degrees.shard == 2 else 1
-                calls["all_gather", parameter, n] += 1
-            elif n > 1:  # the last part runs backward at once, and is still whole then
-                calls["reduce_scatter", gradient, n] += micro_batches
-                calls["all_gather", parameter, n] += micro_batches * (1 if last and j == len(stage.parts) - 1 else 2)
-        for other in ([stage] if i else []) + ([] if last else [stages[i + 1]]):
-            calls["send", other.received, 2] += micro_batches
-            calls["recv", other.received, 2] += micro_batches
-        found.append(calls)
-    return found
+def plan():
+    return mt.plan.search(decoder(), tokens(1, LENGTH), devices="4xH100", global_batch=BATCH, loss=planned_loss, keep=None,
+                          precision=["fp32", "bf16-master"], micro_batches=[1, 2], schedules=["1F1B", "GPipe"])  # fmt: skip
 
 
 def counted(plan, degrees):
@@ -93,10 +61,8 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize("degrees", LAYOUTS, ids=str)
-def test_collectives_are_the_planned_ones(degrees, planned):
-    plan, costers = planned
-    layout = next(one for one in plan.layouts if one.degrees == degrees)
-    expected = predicted(costers[degrees.precision], degrees, layout.micro_batches)
+def test_collectives_are_the_planned_ones(degrees, plan):
+    expected = plan.collectives(degrees)
     ranks = counted(plan, degrees)
     assert sum(expected[0].values()) > 3
     for stage, calls in ranks:
@@ -104,12 +70,10 @@ def test_collectives_are_the_planned_ones(degrees, planned):
     assert sorted({stage for stage, _ in ranks}) == list(range(degrees.pipeline))
 
 
-def test_a_sharded_pipeline_gathers_a_block_once_more(planned):
+def test_a_sharded_pipeline_gathers_a_block_once_more(plan):
     """What differs, as the page on plans says."""
-    plan, costers = planned
     degrees = fp32(2, 1, 2, 3)
-    layout = next(one for one in plan.layouts if one.degrees == degrees)
-    expected = predicted(costers["fp32"], degrees, layout.micro_batches)
+    expected = plan.collectives(degrees)
     for stage, calls in counted(plan, degrees):
         assert not expected[stage] - calls
         assert sum((calls - expected[stage]).values()) == (stage == 0)
@@ -120,20 +84,28 @@ IN_MEMORY = [fp32(4), fp32(4, 1, 1, 1), fp32(2, 2), fp32(2, 2, 1, 1, True), fp32
 
 
 @pytest.mark.parametrize("degrees", IN_MEMORY, ids=str)
-def test_memory_is_the_planned_one(degrees, planned):
+def test_memory_is_the_planned_one(degrees, plan):
     def setup():
         dist.init_process_group()
-        step = planned[0].apply(decoder(), which=degrees, loss=loss, optimizer=mt.optim.AdamW, device="meta")
+        step = plan.apply(decoder(), which=degrees, loss=loss, optimizer=mt.optim.AdamW, device="meta")
         batch = [step.own(tokens(BATCH, LENGTH)) for _ in range(2)]
         step.step(*batch)
         return step, batch
 
     with mt.device("meta"):
         found = mt.analysis.profile_ranks(lambda step, batch: step.step(*batch), setup=setup, topology="4xH100")
-    (expected,) = next(one for one in planned[0].layouts if one.degrees == degrees).memory
+    (expected,) = next(one for one in plan.layouts if one.degrees == degrees).memory
     for one in found.classes:
         memory = one.memory.at_peak()
         assert memory["parameter"] == expected["parameter"]
         assert memory["gradient"] == expected["gradient"]
         assert 0 < memory["optimizer state"] - expected["optimizer"] < 100  # the numbers of steps
         assert sum(memory.values()) == pytest.approx(sum(expected.values()), rel=0.015)
+
+
+def test_collectives_of_what_was_not_costed(plan):
+    with pytest.raises(ValueError, match="collectives: the layout data 8.*was not costed"):
+        plan.collectives(fp32(8))
+    elsewhere = replace(plan, _costers=None)
+    with pytest.raises(ValueError, match="collectives: the search ran in another process"):
+        elsewhere.collectives(fp32(4))
