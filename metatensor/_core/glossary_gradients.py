@@ -38,7 +38,7 @@ SPECIFIC = [
         "N": "Batch size.", "eps": "Number that was added to the variance."}),
     ("_fused_rms_norm_backward", {"weight": "Factors of the normalized values.", "rstd": "Reciprocals of the roots of the mean squares."}),
     ("_scaled_dot_product_*", {
-        "value": "Values (N, H, S, Ev).", "unused": "Nothing.", "rng_state": "State of the random numbers, uint64.",
+        "value": "Values (N, H, S, Ev).", "unused": "Ignored.", "rng_state": "State of the random numbers, uint64.",
         "attn_bias": "Term that is added to the scores.", "attn_mask": "Term that is added to the scores.",
         "compute_log_sumexp": "Whether to return what the backward pass needs.", "out": "Result of attention.",
         "logsumexp": "Logarithms of the sums of exponentials of the scores, one for each row of the query.",

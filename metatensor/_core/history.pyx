@@ -112,8 +112,8 @@ cdef object _contiguous_format():
 cdef bint _owned_alone(Tensor g) noexcept:
     """Return whether only the backward pass and the caller refer to the values of `g`.
 
-    If `g` has no values, only references to `g` itself count. Parts of one gradient may then become the gradients of
-    several leaves and share its storage, as in PyTorch.
+    If `g` has no values, only references to `g` itself count, not those to its storage. Several leaves may then have
+    gradients that are views of one storage, as in PyTorch.
     """
     cdef Py_ssize_t owners = 1
     if not has_values(g.storage):
@@ -135,14 +135,14 @@ cdef int _accumulate(Tensor variable, Tensor g) except -1:
     cdef TensorExtra extra = extra_of(variable)
     cdef bint create = thread_state().grad_enabled
     if variable.flags & T_DISTRIBUTED:
-        # This may communicate with ranks that are threads of this process, and must not keep them from adding theirs.
+        # Adding may communicate with ranks that are threads of this process. If one held the lock meanwhile, they would deadlock.
         _add(extra, variable, g, create)
     else:
         # A kernel may release the GIL, and other threads may add to the same gradient.
         with _accumulating:
             _add(extra, variable, g, create)
     if create and (<Tensor>extra.grad).node != NULL and (<Tensor>extra.grad).flags & T_NONLEAF:
-        track_all(<Node>(<Tensor>extra.grad).node)      # it leads to the leaf
+        track_all(<Node>(<Tensor>extra.grad).node)      # the gradient's graph leads to the leaf: a reference cycle
     return 0
 
 
@@ -260,7 +260,7 @@ cdef int forget(Tensor t) except -1:
 # Writes ---------------------------------------------------------------------------------------------
 
 cdef Tensor part_of(Tensor whole, Tensor base, Tensor view):
-    """Return the view of `whole` that corresponds to `view` as a view of `base`. `whole` has the layout of `base`."""
+    """Return the part of `whole` that `view` is of `base`, as a view. `whole` has the layout of `base`."""
     cdef dim_t offset = view.offset - base.offset
     cdef int i
     if view.dtype is base.dtype:

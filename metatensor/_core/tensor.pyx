@@ -208,7 +208,7 @@ cdef str shape_str(Tensor t):
 
 
 cdef int wrap_dim(Tensor t, object dim, str op) except -1:
-    """Return a dimension as 0 <= d < ndim. Raise IndexError if it is out of range. A 0-d tensor has no dimension."""
+    """Return `dim` counted from the front, 0 <= d < ndim. Raise IndexError if it is out of range, as any is for a 0-d tensor."""
     cdef int n = t.ndim
     if isinstance(dim, bool) or not hasattr(dim, "__index__"):
         raise TypeError(f"{op}(): argument 'dim' must be int, not {type(dim).__name__}")
@@ -285,7 +285,7 @@ cdef class Tensor:
     Parameters
     ----------
     *args
-        Sizes, ``Tensor(2, 3)``, or one sequence of values.
+        Sizes, as in ``Tensor(2, 3)``, or one sequence of values.
 
     Examples
     --------
@@ -486,7 +486,7 @@ cdef class Tensor:
             return format(self.item(), spec)
         return object.__format__(self, spec)
 
-    # Operators: the slots call the dispatcher with bound arguments.
+    # Operators: these methods call the dispatcher directly, without parsing arguments.
     def __add__(self, other):
         return _binary(S_ADD, self, other) if _operand(other) else _foreign(S_ADD, self, other)
 
@@ -658,7 +658,7 @@ cdef object _one_real_number(Tensor t, str kind):
 cdef Tensor instance_of(object cls):
     """Return an empty tensor of a subclass without calling its `__new__`."""
     if getattr(cls, "_has_parts", False):
-        raise TypeError(f"{cls.__name__}: a tensor cannot become a distributed one by its class; use distribute_tensor or from_local")
+        raise TypeError(f"{cls.__name__}: a plain tensor cannot be given this class; use distribute_tensor or from_local")
     cdef Tensor t = <Tensor>make_instance(cls)
     _init_fresh(<PyObject*>t)
     t.flags &= ~T_FRESH

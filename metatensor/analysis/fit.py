@@ -98,7 +98,7 @@ def fit(
     limit, source = limit_of(profile, parse_bytes(max_memory) if isinstance(max_memory, str) else max_memory)
     unknown = [name for name in keep if name not in KEPT]
     if unknown:
-        raise ValueError(f"fit: keep {unknown[0]!r} is unknown; there are {', '.join(KEPT)}")
+        raise ValueError(f"fit: keep {unknown[0]!r} is unknown; choose from {', '.join(KEPT)}")
     if grad_accumulation < 1:
         raise ValueError(f"fit: grad_accumulation must be at least 1, got {grad_accumulation}")
     requested = FitSetting(wanted, sequence, precision, recompute, grad_accumulation, optimizer, foreach)

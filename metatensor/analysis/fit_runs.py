@@ -1,4 +1,4 @@
-"""The estimates that `fit` runs: the memory of settings, and whole estimates with times."""
+"""The estimates that `fit` runs: only the memory that a setting needs, or a complete estimate with the time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Arguments = Callable[[int, int | None], tuple[tuple, dict[str, Any]]]
 
 
 class Runs:
-    """Estimates of settings of one model, which is built once.
+    """Runs estimates of one model, which was built once, with different settings.
 
     Parameters
     ----------
@@ -37,14 +37,14 @@ class Runs:
     limit : int
         The available memory, in bytes.
     profile : DeviceProfile or None
-        The device of predicted times.
+        The device for which times are predicted. Without one, there are no times.
     """
 
     def __init__(
         self, model: Any, arguments: Arguments, loss: Any, training: bool, limit: int, profile: DeviceProfile | None
     ) -> None:
         self.model, self.arguments, self.loss, self.training, self.limit, self.profile = model, arguments, loss, training, limit, profile
-        self.policy = policy_for(None, profile)  # of all memory, as that of `estimate_training` with this device
+        self.policy = policy_for(None, profile)  # estimates of memory use the kernels that `estimate_training` uses for this device
         self.estimates = 0
         self._passes: dict[FitSetting, StepMemory] = {}
         self._optimizers: dict[tuple[Any, ...], StepMemory] = {}

@@ -100,5 +100,5 @@ def precision_named(name: str | None) -> Precision:
     if name is None:
         return Precision("as the model is")
     if name not in PRECISIONS:
-        raise ValueError(f"precision {name!r} is unknown; there are {', '.join(PRECISIONS)}")
+        raise ValueError(f"precision {name!r} is unknown; choose from {', '.join(PRECISIONS)}")
     return PRECISIONS[name]

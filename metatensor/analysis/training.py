@@ -324,7 +324,7 @@ def estimate_training(
     if grad_accumulation < 1:
         raise ValueError(f"estimate_training: grad_accumulation must be at least 1, got {grad_accumulation}")
     if convention not in CONVENTIONS:
-        raise ValueError(f"estimate_training: convention {convention!r} is unknown; there are {', '.join(CONVENTIONS)}")
+        raise ValueError(f"estimate_training: convention {convention!r} is unknown; choose from {', '.join(CONVENTIONS)}")
     profile = None if device is None else device_profile(device)
     kernels = policies.policy_for(policy, profile)
     way = precision_named(precision)

@@ -60,7 +60,7 @@ def model_flops(convention: str, model: Any, inputs: Any, counted: int, training
         Whether the pass has a backward half.
     """
     if convention not in CONVENTIONS:
-        raise ValueError(f"convention {convention!r} is unknown; there are {', '.join(CONVENTIONS)}")
+        raise ValueError(f"convention {convention!r} is unknown; choose from {', '.join(CONVENTIONS)}")
     if convention in ("torch", "macs"):
         return (counted / 2 if convention == "macs" else float(counted)), ""
     if not isinstance(model, mt.nn.Module):

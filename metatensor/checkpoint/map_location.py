@@ -13,7 +13,7 @@ __all__ = ["FakePlaces", "NoDevice", "Places", "StoredAt", "is_device"]
 
 
 class StoredAt:
-    """The placeholder for a storage in the file that a callable ``map_location`` receives.
+    """The argument of a callable ``map_location``: a placeholder for a storage in the file.
 
     It has a size but no bytes. They are read once the device is known. Like PyTorch's storages at this point, it is on
     the cpu. `cuda`, `cpu` and `to` return a placeholder on another device.

@@ -24,7 +24,7 @@ __all__ = ["FORMAT", "TorchScript", "read_objects"]
 
 
 SMALL = 1 << 20
-"""Bytes of constants up to which they are read when a module is placed on meta."""
+"""If a module is loaded onto meta, its constants are read all the same if they have at most this many bytes."""
 
 
 class TorchScript:
@@ -67,7 +67,7 @@ FORMAT = TorchScript()
 def read_objects(directory: Directory, place: Places) -> tuple[Any, Any]:
     """Return the module as `Record` objects with their states, and the constants of the code, with the data of all tensors.
 
-    Small constants have data even if `place` is meta, because sizes may depend on them. They are on cpu then.
+    Even if `place` is meta, small constants are loaded onto cpu with their data, because sizes may depend on them.
     """
     start = f"{prefix_of(directory, 'data.pkl') or ''}constants/"
     small = sum(directory.size_of(member) for member in directory if member.startswith(start)) <= SMALL
@@ -131,7 +131,7 @@ def _set_state(machine: Any, record: Record, state: Any) -> None:
 def _list(machine: Any, args: tuple[Any, ...]) -> list[Any]:
     """Handle a typed list."""
     if len(args) != 1 or type(args[0]) not in (list, tuple):
-        raise machine.error("a TorchScript list takes a list")
+        raise machine.error("a typed list of TorchScript must be built from one list or tuple")
     machine.charge(72 + 8 * len(args[0]))
     return list(args[0])
 

@@ -102,7 +102,7 @@ FORMAT = TorchZip()
 
 
 def run_member(machine: TensorMachine, directory: Directory, member: str) -> Any:
-    """Return the value of the pickle that a whole member consists of."""
+    """Return the value of a member that consists of one pickle."""
     begin, packed = directory.place_of(member)
     size = directory.size_of(member)
     if size > MAX_RATIO * packed:

@@ -29,7 +29,7 @@ KINDS = {
     **{name: ("train",) for name in TRAINING if name != "tensor"},
     **dict.fromkeys(("loss", "optimizer", "recompute"), ("train", "lora")),
 }  # fmt: skip
-"""The plans in which an option means something."""
+"""The kinds of plans that an option belongs to."""
 
 
 
@@ -53,14 +53,15 @@ KINDS = {
 @click.option("--lora", metavar="RANK[:PATTERN]", help="Without --serve and --train: place a step of LoRA training (--loss, --optimizer, "
               "--recompute) instead of a decode step.")
 @train_options
-@click.option("--weights", metavar="CHECKPOINT", help="A checkpoint whose header says what the weights take [default: that of the folder].")
+@click.option("--weights", metavar="CHECKPOINT", help="A checkpoint whose header gives the bytes of the weights "
+              "[default: that of the folder].")
 @click.option("--price", type=Price(), metavar="PRICE", help='Price of a device for an hour ("2.50/h"), for prices of steps and tokens.')
 @click.option("--what-if", metavar="NAME=VALUE", help='Also plan with another "sequence", "devices" or "price", with --train '
               '"global_batch", or another size that inputs name. Separate several by semicolons.')
 @click.option("--where", metavar="SIZES", multiple=True, help='The values of other named sizes in inputs: "h in 224".')
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(request: Request, devices: str, serve: bool, train: bool, as_json: bool, where: tuple[str, ...], **options: Any) -> None:
-    """Plan how MODEL is used on devices that need not be there.
+    """Plan how MODEL is used on devices. They need not be present.
 
     With --serve, report what an inference server can do on one kind of device. With --train, rank the layouts of a training
     step: data, tensor, sequence and pipeline parallelism, sharding, recomputation and micro-batches. Else place the parts of the model on

@@ -44,7 +44,7 @@ def numbers(text: str, option: str, least: int = 1, several: bool = True) -> lis
         if min(found) < least or len(found) > 1 and not several:
             raise ValueError
     except ValueError:
-        wanted = f"a list of numbers from {least} on, such as 1,2,8" if several else f"a number from {least} on"
+        wanted = f"a list of integers of at least {least}, such as 1,2,8" if several else f"an integer of at least {least}"
         raise click.BadParameter(f"{printable(text)!r} is not {wanted}", param_hint=option) from None
     return found
 
@@ -55,7 +55,7 @@ class Price(click.ParamType):
     name = "price"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Parse a text. Fail with a usage error if it is no positive price."""
+        """Parse a text. Fail with a usage error if it is not a positive price."""
         from metatensor.plan.rates import parse_price
 
         try:

@@ -44,8 +44,8 @@ def train_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      "all layouts: memory against time, parallel coordinates, a table."),
         click.option("--over", metavar="NAME=VALUES", multiple=True, help='With --train: plan for each of several values, such as '
                      '"sequence=2048,8192" or "devices=8xH100 | 64xH100". Given several times: for all combinations.'),
-        click.option("--sweep", metavar="FILE", type=click.Path(dir_okay=False, writable=True), help="With --train: keep what is done in "
-                     "FILE (SQLite), and do not compute again what it has. `metatensor plans FILE` shows it."),
+        click.option("--sweep", metavar="FILE", type=click.Path(dir_okay=False, writable=True), help="With --train: keep the results in "
+                     "FILE (SQLite), and do not compute again what it already has. `metatensor plans FILE` shows them."),
         click.option("--executor", metavar="NAME", help="With --train: where candidates are costed: process, process:COUNT, dask:ADDRESS, "
                      "ray:ADDRESS or mpi [default: here]."),
         click.option("--top", type=click.IntRange(min=1), metavar="N", help="With --train and --json: layouts to print [default: all]."),
@@ -58,7 +58,8 @@ def train_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      "[default: 0.1]."),
         click.option("--recompute", metavar="LIST", help='With --train: recomputation to try [default: "none,selective,full"].'),
         click.option("--micro-batches", metavar="LIST", help='With --train: samples of a micro-batch to try [default: powers of two].'),
-        click.option("--keep", type=click.IntRange(min=1), metavar="N", help="With --train: layouts to find at least [default: 100]."),
+        click.option("--keep", type=click.IntRange(min=1), metavar="N", help="With --train: number of fastest layouts to find "
+                     "[default: 100]."),
         click.option("--offload", metavar="LIST", help='With --train: what the host may hold where a layout does not fit otherwise, of '
                      '"none,optimizer,activations,optimizer+activations" [default: none].'),
         click.option("--virtual-stages", metavar="LIST", help='With --train: stages of a rank of the pipeline to try [default: "1,2,4"].'),

@@ -22,7 +22,7 @@ __all__ = ["command", "plans_text", "write_page"]
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: the plans, each with its layouts.")
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="With --json: layouts of each plan to print [default: all].")
 def command(file: str, html: str | None, show: bool, as_json: bool, top: int | None) -> None:
-    """List the plans in FILE, which `plan --train --sweep FILE` has written, or make a page of them.
+    """List the plans in FILE, which `plan --train --sweep FILE` wrote, or make a page of them.
 
     \b
     metatensor plan model.py:GPT -i "int64[batch,1024]" --train --devices 64xH100 --global-batch 512 --sweep plans.sqlite

@@ -42,7 +42,7 @@ class Future(Generic[T]):
         return made
 
     def _advance(self, block: bool) -> None:
-        """Let what this future depends on progress. If ``block`` is true, wait for it."""
+        """Check whether the work that this future depends on is done. If ``block`` is true, wait for it."""
         if self._ask is not None and not self._inner.done():
             self._ask(block)
 

@@ -1,6 +1,6 @@
 """Operators that some devices compute in one kernel (attention with its logsumexp, RMS norm), and their gradients.
 
-A kernel policy (`metatensor.rules.policies`) says on which devices they are recorded instead of other operators.
+A kernel policy (`metatensor.rules.policies`) decides on which devices a call of attention or RMS norm runs one of these operators.
 """
 from metatensor._core.dtype cimport BF16, F16, F32, I64, U64, DType, by_code
 from metatensor._core.sharding import sharding

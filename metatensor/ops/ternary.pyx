@@ -26,19 +26,19 @@ from metatensor._core.gradients import gradient, ops
 # Parts of gradients ---------------------------------------------------------------------------------
 
 def _inside(input, min, max):
-    """Return where the input is within the bounds, which may be None."""
+    """Return a mask of the elements that are within the bounds, which may be None."""
     if min is None:
         return input <= max
     return input >= min if max is None else (input >= min) & (input <= max)
 
 
 def _under(input, min, max):
-    """Return where the lower bound is the result."""
+    """Return a mask of the elements that are replaced by the lower bound."""
     return input < min if max is None else (input < min) & (min < max)
 
 
 def _over(input, min, max):
-    """Return where the upper bound is the result."""
+    """Return a mask of the elements that are replaced by the upper bound."""
     return input > max if min is None else (input > max) | (max < min)
 
 
@@ -88,7 +88,7 @@ cdef object where_method(Call* c):
 
 
 cdef int _real_value(Call* c, Tensor t, Tensor value) except -1:
-    """Replace a complex value for a tensor of another kind by a number, which must have no imaginary part."""
+    """Replace a complex `value` by a real number, because `t` is not complex. The imaginary part must be 0."""
     cdef object number
     if value.storage.data is None:
         fail(c, f"a complex value cannot be stored in a {t.dtype.name} tensor")

@@ -1,4 +1,4 @@
-"""A step of LoRA training, divided into the parts of a model that a placement keeps together."""
+"""What a step of LoRA training needs, module by module, for placing the parts of a model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class LoraStep:
     Attributes
     ----------
     kept : dict of str to int
-        Bytes by module path that are needed where the module runs: adapters, their gradients and states, what is saved for backward.
+        Bytes by module path that are needed where the module runs: adapters, their gradients and optimizer states, and what is saved
+        for backward.
     working : int
         Peak bytes of everything else that a step creates.
     calls : list of Call
@@ -41,7 +42,7 @@ def lora_step(
     model: Module, stored: StoredWeights, arguments: Arguments | None, batch: int, context: int, lora: str | int, loss: Any, optimizer: Any,
     recompute: str,
 ) -> LoraStep:  # fmt: skip
-    """Run a step on meta with adapters, of ``batch`` sequences of ``context`` tokens, and return what it needs.
+    """Run a training step with adapters on meta, on ``batch`` sequences of ``context`` tokens, and return what it needs.
 
     The optimizer's own temporary memory is left out; a fused kernel has none.
     """

@@ -68,7 +68,7 @@ class Applied:
         inputs : Tensor
             The samples of this rank, see `own`.
         targets : Tensor, optional
-            What the loss compares outputs with. Without it, the loss gets the output alone.
+            What the loss compares outputs with. Without targets, the loss is called with the output alone.
 
         Returns
         -------
@@ -91,7 +91,7 @@ class Applied:
         return loss
 
     def mean_loss(self, loss: Any) -> Any:
-        """Return the mean loss of the whole batch on each rank, for what `step` returned on this one."""
+        """Return the mean loss of the whole batch on all ranks. Each rank calls it with what `step` returned to it."""
         value = mt.zeros((), device=self.mesh.device_type) if loss is None else loss.detach().float().clone()
         dist.all_reduce(value, group=self.mesh.get_group("data"))
         if self.degrees.pipeline > 1:
@@ -192,7 +192,7 @@ def apply_layout(
 
 
 class _EachPass(Module):
-    """Stands for a stage with sharded parameters in a pipeline, which would gather them, and sum gradients, once in a step."""
+    """Hides from a pipeline that a stage is sharded. Otherwise parameters would be gathered, and gradients summed, only once in a step."""
 
     def __init__(self, stage: Module) -> None:
         super().__init__()
@@ -271,7 +271,7 @@ def _blocks(shadow: Module, args: tuple, kwargs: dict[str, Any]) -> tuple[list[s
 
 
 def _cuts(shadow: Module, parts: Parts, given: dict[str, Given], degrees: Degrees, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Find for each block, and for what is around, the dimensions that are cut. None for what is around if it cannot be divided."""
+    """Return the dimensions that are cut by path of the block. The path "" stands for what is around the blocks: None if it stays whole."""
     if degrees.tensor == 1:
         return {}
     mesh = init_device_mesh("meta", (degrees.tensor,))
@@ -310,7 +310,7 @@ def _shard(stage: StageModule, mesh: Any, compute: Any) -> None:
     for block in stage.blocks:
         fsdp.fully_shard(block, mesh=mesh, mp_policy=mixed)
     for i, modules in enumerate(stage.around()):
-        if modules and stage.inner not in modules:  # what is behind the blocks runs backward at once
+        if modules and stage.inner not in modules:  # what follows the blocks is needed at once by the backward pass
             fsdp.fully_shard(modules, mesh=mesh, mp_policy=mixed, reshard_after_forward=not i)
     if any(True for _ in stage.parameters()):
         fsdp.fully_shard(stage, mesh=mesh, mp_policy=mixed)

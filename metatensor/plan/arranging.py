@@ -1,9 +1,11 @@
 """Tensor parallelism of a block, found by trying: which weights are cut along which dimension, and where the parts communicate.
 
 The block runs once on distributed tensors. Each module with a matrix of its own is tried with the matrix cut along each of its
-dimensions, by the sharding rules of the operators; the way that communicates least, then computes least, is taken. So a matrix
-whose input is whole is cut along its outputs, and one whose input is cut is cut along its inputs. Partial results are summed behind
-the module, as in Megatron-LM and PyTorch's ``parallelize_module``.
+dimensions, by the sharding rules of the operators. The cut with the least communication is chosen, and among equal ones the one with the
+least computation. As a result, a matrix is cut along its outputs if its input is whole, and along its inputs if its input is cut. Partial
+results are summed after the module, as in Megatron-LM and PyTorch's ``parallelize_module``.
+
+A *region* begins at a module with a cut matrix and a whole input, and ends where partial results are summed. Activations inside are cut.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ __all__ = ["Arranged", "local_numel"]
 
 
 class _SummedGradient(mt.autograd.Function):
-    """Returns its argument, whose gradient is summed over the ranks where it is partial."""
+    """Returns its argument. If the gradient is partial, it is summed over the ranks."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -50,7 +52,7 @@ class Arranged:
     args, kwargs
         Arguments of a call, as plain tensors.
     sequence : bool
-        Whether activations between regions are cut along the sequence, the last dimension but one, instead of replicated.
+        Whether activations outside of regions are cut along the sequence, the last dimension but one, instead of replicated.
     apart : sequence of str
         Paths of submodules that are left alone.
     prepare : callable, optional
@@ -88,9 +90,10 @@ class Arranged:
     def applied(
         cls, module: Module, mesh: Any, cut: dict[str, int], sequence: bool, args: tuple, kwargs: dict[str, Any], left: Iterable[int] = (),
     ) -> Arranged:  # fmt: skip
-        """Cut a module itself, with its data, as was found for it before, and communicate at the boundaries of regions from now on.
+        """Cut a module itself, with its data. From then on, its calls communicate at the boundaries of regions.
 
-        ``cut`` is the dimension that is cut by name of the parameter, ``left`` the ids of submodules that are left alone.
+        ``cut`` holds the dimensions that were found for a copy, by name of the parameter, and ``left`` the ids of submodules that are
+        left alone.
         """
         self = cls.__new__(cls)
         self.module, self.mesh, self.cut, self._shared, self._left = module, mesh, dict(cut), {}, set(left)
@@ -107,7 +110,7 @@ class Arranged:
         return bool(self.cut)
 
     def _distribute(self, module: Module, placed: dict[str, Any]) -> None:
-        """Replace the parameters of a module and its children by distributed ones, of ``placed`` where it has a placement."""
+        """Replace the parameters of a module and its children by distributed ones, placed as in ``placed`` by name, else replicated."""
         for path, child in module.named_modules():
             for name, p in list(child._parameters.items()):
                 if p is None or id(child) in self._left:
@@ -145,7 +148,10 @@ class Arranged:
         return [Replicate(), *(Shard(dim) for dim, size in enumerate(p.shape) if size % n == 0 and size >= n)]
 
     def _score(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-        """Return bytes of communication, operations, and whether the result is partial; None if the call fails."""
+        """Return what a call costs; less is better: bytes of communication, operations, whether the result is partial, elements kept.
+
+        Return None if the call fails.
+        """
         try:
             with CommunicationLog() as log, CallRecorder() as recorder:
                 output = type(module).forward(module, *args, **kwargs)
@@ -157,7 +163,7 @@ class Arranged:
         return sum(entry.bytes for entry in log), flops, partial, kept
 
     def _gathered(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Replicate arguments that are neither placed as outside of regions nor cut along their last dimension."""
+        """Replicate arguments, except those that are cut along their last dimension or placed like activations outside of regions."""
 
         def gathered(x: Any) -> Any:
             if not isinstance(x, DTensor) or x.placements in ((self.outside,), (Replicate(),), (Shard(x.dim() - 1),)):
@@ -203,7 +209,7 @@ class Arranged:
         return map_tensors(outside, output)
 
     def placed(self, x: Any, requires_grad: bool) -> Any:
-        """Return a distributed tensor like a plain one, placed as outside of regions where it is an activation."""
+        """Return a plain tensor as a distributed one: replicated, or if it is an activation, placed as those outside of regions."""
         place = self.outside if x.is_floating_point() and requires_grad else Replicate()
         made = distribute_tensor(x.detach(), self.mesh, [place], src_data_rank=None)  # each rank has it
         return made.requires_grad_(requires_grad)

@@ -16,7 +16,7 @@ __all__ = ["Block", "Given", "NoBlocks", "around", "blocks_of", "check_blocks"]
 
 
 class NoBlocks(ValueError):
-    """A model without repeated blocks that pass one tensor on. The message says what is missing."""
+    """Raised if a model has no repeated blocks that pass one tensor from each to the next. The message says what is missing."""
 
 
 @dataclass
@@ -38,8 +38,8 @@ class Block:
 def blocks_of(model: Module) -> tuple[list[Block], list[int]]:
     """Return the kinds of repeated blocks, and the kind of each block in the order of the model.
 
-    Blocks are of one kind if they have the same class and the same parameters. The longest list of layers counts; layers in other
-    lists belong to what is around the blocks.
+    Blocks are of one kind if they have the same class and the same parameters. The list of layers with the most parameters is
+    used; layers in other lists belong to what is around the blocks.
     """
     found = repeated_layers(model)
     if not found:
@@ -68,7 +68,7 @@ class Given(NamedTuple):
 
 
 class Passed(Module):
-    """Stands for a block: returns the first tensor that it gets, in a tuple of ``results`` if that is not 0.
+    """Stands for a block: returns the first tensor that it gets, as the first of a tuple of length ``results`` if that is not 0.
 
     Other attributes are those of the block.
     """
@@ -92,14 +92,14 @@ class Passed(Module):
 
 
 def around(model: Module, given: dict[str, Given], noted: Callable[[Any], Any]) -> Module:
-    """Return a copy of a model without the blocks: each returns what ``noted`` returns for the tensor that it gets."""
+    """Return a copy of a model in which each block is replaced by the function ``noted`` of the first tensor that it gets."""
     blocks = {path: model.get_submodule(path) for path in given}
     copies = {id(block): Passed(block, given[path].results, noted) for path, block in blocks.items()}
     return copy.deepcopy(model, dict(copies))
 
 
 def check_blocks(model: Module, order: list[str], args: tuple, kwargs: dict[str, Any]) -> dict[str, Given]:
-    """Run the model once, and return what each block got, and the form of its result.
+    """Run the model once, and return the arguments that each block got, and the form of its result.
 
     Raise `NoBlocks` if a block does not return a tensor like its first argument, alone or as the first of a tuple.
     """

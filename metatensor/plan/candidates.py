@@ -84,9 +84,9 @@ def _with_data(space: Space, tensor: int, context: int, pipeline: int, data: int
 
 
 def offloaded(degrees: Degrees, offload: Sequence[str], costed: Callable[[Degrees], Candidate], memory: int) -> Iterator[Candidate]:
-    """Yield the candidates of a layout with what the host may hold.
+    """Yield the candidates of a layout, one for each choice of what the host holds.
 
-    Nothing is added to what the host holds where a layout already fits, as further transfers never make it faster.
+    If a layout fits with some offload, more offload is not tried, because further transfers never make it faster.
     """
     fits: list[set[str]] = []
     for what in OFFLOADS:
@@ -99,14 +99,14 @@ def offloaded(degrees: Degrees, offload: Sequence[str], costed: Callable[[Degree
 
 
 class Ranking:
-    """The fastest layouts that are known.
+    """The fastest layouts found so far.
 
     Parameters
     ----------
     memory : int
         Bytes of a device that a step may use.
     keep : int or None
-        Layouts that are wanted; None for all.
+        Number of layouts that are wanted; None for all.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Ranking:
         self._seconds: list[float] = []
 
     def surpassed(self, bound: float) -> bool:
-        """Return whether at least ``keep`` layouts are known to take no longer than these seconds."""
+        """Return whether at least ``keep`` layouts found so far take at most ``bound`` seconds."""
         return self.keep is not None and len(self._seconds) >= self.keep and self._seconds[self.keep - 1] <= bound
 
     def add(self, candidates: Iterable[Candidate]) -> None:
@@ -147,7 +147,7 @@ class Ranking:
 
 
 def grouped(degrees: Iterable[Degrees], bound: Callable[[Degrees], float]) -> list[tuple[float, list[Degrees]]]:
-    """Return layouts that divide the computation alike together, with seconds that none of them undercuts, in the order of these."""
+    """Group layouts that divide the computation in the same way. Return each group after a lower bound of its times, sorted by that."""
     groups: dict[Degrees, list[Degrees]] = {}
     for one in degrees:
         groups.setdefault(replace(one, schedule="1F1B", virtual_stages=1, shard=0), []).append(one)

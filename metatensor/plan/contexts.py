@@ -25,7 +25,7 @@ def sequence_of(args: tuple, kwargs: dict[str, Any]) -> int:
 
 
 def cut(given: Any, length: int, ranks: int) -> Any:
-    """Return what one of so many ranks gets of tensors that have a dimension of the sequence's length. Others stay whole."""
+    """Return tensors of the sizes that one rank gets if sequences are cut among ``ranks``. Those without a sequence stay whole."""
 
     def part(t: Any) -> Any:
         dim = _dim_of(t, length)
@@ -45,7 +45,7 @@ def _dim_of(t: Any, length: int) -> int | None:
 
 
 def attention_over(mesh: Any) -> AbstractContextManager[Any]:
-    """Run `scaled_dot_product_attention` inside the ``with`` block over the ranks of a mesh; None runs it as it is."""
+    """Run `scaled_dot_product_attention` inside the ``with`` block over the ranks of a mesh. If ``mesh`` is None, change nothing."""
     return nullcontext() if mesh is None else _replacing(_attention_on(mesh, "ring"))
 
 
@@ -63,7 +63,7 @@ def check_positions(module: Module, args: tuple, kwargs: dict[str, Any], mesh: A
     mesh : DeviceMesh
         The ranks.
     passed : list of str
-        Submodules that treat positions alike though they move them, mixtures of experts. They are left out.
+        Submodules that reorder positions but compute each on its own, as mixtures of experts do. They are not checked.
     """
     length, ranks = sequence_of(args, kwargs), mesh.size()
     if not length or length % ranks:
@@ -93,10 +93,10 @@ def check_positions(module: Module, args: tuple, kwargs: dict[str, Any], mesh: A
     mixed = logged(divided, map_tensors(placed, (args, kwargs))) - attention
     if mixed:
         kind, nbytes = next(iter(mixed))
-        raise ValueError(f"something besides attention mixes positions of the sequence, it needs an {kind} of {nbytes:,} bytes")
+        raise ValueError(f"something besides attention mixes positions of the sequence: it needs an {kind} of {nbytes:,} bytes")
 
 
 def _pass_on(module: Module) -> Any:
-    """Make a module return its first argument. Return a function that ends this."""
+    """Make a module return its first tensor unchanged. Return a function that undoes this."""
     module.__dict__["forward"] = lambda *args, **kwargs: next(tensors_in((args, kwargs)))
     return lambda: module.__dict__.pop("forward")

@@ -28,7 +28,7 @@ __all__ = ["Candidate", "Coster", "lower_bound"]
 
 
 POSITIONS = 2048
-"""Sequences are not divided into shorter parts unless that is asked for."""
+"""Fewest positions of a part into which sequences are divided, unless the caller asks for shorter parts."""
 
 
 def _shape(degrees: Degrees) -> tuple[Any, ...]:
@@ -48,7 +48,7 @@ class Coster:
     arguments : callable
         Returns the arguments of the model for a number of samples.
     loss : callable
-        Returns the loss for the model's output, with data for as many samples.
+        ``loss(output, samples)`` returns the loss of the model's output for so many samples.
     topology : Topology
         The devices.
     widths : Widths
@@ -105,7 +105,7 @@ class Coster:
         return None if tensor == 1 else self._mesh(tensor, 1)
 
     def block(self, kind: int, degrees: Degrees) -> Timed:
-        """Return the cost of a kind of block. Raise `Impossible` if it cannot be divided so."""
+        """Return the cost of a kind of block. Raise `Impossible` if it cannot be divided in this way."""
         key = kind, _shape(degrees)
         if key not in self._blocks:
             try:
@@ -126,7 +126,7 @@ class Coster:
             args, kwargs = cut((args, kwargs), sequence_of(args, kwargs), degrees.context)
         place = kind, degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.context, degrees.expert
         if degrees.tensor > 1 and degrees.recompute != "none" and place not in self._arranged:
-            self._measured(kind, replace(degrees, recompute="none"), frozen)  # cuts do not depend on what is searched besides
+            self._measured(kind, replace(degrees, recompute="none"), frozen)  # how matrices are cut does not depend on recomputation
         cost, arranged = measure_block(block.module, args, kwargs, self.mesh(degrees.tensor), degrees.sequence, degrees.recompute,
                                        self._arranged.get(place), frozen, beside)  # fmt: skip
         if arranged is not None and not arranged.divides and beside.expert_mesh is None:
@@ -155,7 +155,7 @@ class Coster:
         return beside
 
     def contexts(self, most: int) -> list[int]:
-        """Return powers of two up to ``most`` among which sequences can be divided into parts of at least `POSITIONS` positions."""
+        """Return the numbers of ranks, powers of two up to ``most``, that leave each at least `POSITIONS` positions of a sequence."""
         length, found = self._sequence(1), [1]
         while length % (2 * found[-1]) == 0 and length // (2 * found[-1]) >= POSITIONS and 2 * found[-1] <= most:
             if found == [1]:
@@ -171,7 +171,7 @@ class Coster:
     def micro_batches(self, batch: int, most: int, memory: int) -> list[int]:
         """Return micro-batches of up to ``most`` samples: powers of two, and these times the odd factor of the batch.
 
-        Those of more than 8 are left out once a rank that holds all blocks and recomputes them has no room for the activations.
+        Sizes above 8 are left out if a rank that holds all blocks and recomputes them has no room for the activations.
         """
         odd = batch // (batch & -batch)
         sizes = {factor << i for factor in (1, odd) for i in range(batch.bit_length())}
@@ -210,7 +210,7 @@ class Coster:
         return self._meshes[ranks, stride]
 
     def around(self, degrees: Degrees) -> tuple[Timed, Timed]:
-        """Return the costs of what is before and behind the blocks. If it cannot be divided, each rank computes all of it."""
+        """Return the costs of what is before and after the blocks. If it cannot be divided, each rank computes all of it."""
         key = degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.context
         if key not in self._around:
             both = self._measured_around(degrees, False)
@@ -299,7 +299,7 @@ class Coster:
         return self._prepared[key]
 
     def candidate(self, degrees: Degrees, batch: int) -> Candidate:
-        """Return the peak memory of a layout and a time that it cannot undercut. Raise `Impossible` if it cannot be costed."""
+        """Return the peak memory of a layout and a lower bound of its time. Raise `Impossible` if it cannot be costed."""
         micro_batches, rest = divmod(batch, degrees.data * degrees.micro_batch)
         if rest or not micro_batches:
             raise Impossible(f"{batch} samples cannot be divided into micro-batches of {degrees.micro_batch} on {degrees.data} ranks")
@@ -310,9 +310,9 @@ class Coster:
         return Candidate(degrees, micro_batches, peak, bound, self)
 
     def bound(self, degrees: Degrees, batch: int) -> float:
-        """Return seconds that no layout undercuts that divides computation so: those of stages that are equally fast and never wait.
+        """Return a lower bound of the times of all layouts that divide the computation in this way, in seconds.
 
-        Infinite if there is no such layout, and 0 if it cannot be costed.
+        It is the time of stages that are equally fast and never wait, or 0 if the layout cannot be costed.
         """
         try:
             before, behind = self.around(degrees)
@@ -443,14 +443,14 @@ class _Prepared(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A layout whose memory is known, and a bound of its time."""
+    """A layout with its memory and a lower bound of its time."""
 
     degrees: Degrees
     micro_batches: int
     peak: int
     """Bytes of the rank that needs most."""
     bound: float
-    """Seconds that the step cannot undercut."""
+    """Lower bound of the time of the step, in seconds."""
     coster: Coster
 
     def layout(self) -> Layout:
@@ -459,10 +459,10 @@ class Candidate(NamedTuple):
 
 
 def lower_bound(costs: Sequence[Sequence[float]], tails: Sequence[Tail], schedule: str, p: int, v: int, m: int) -> float:
-    """Return seconds that a step cannot undercut.
+    """Return a lower bound of the time of a step, in seconds.
 
-    A rank cannot begin before the stages in front of its first one have run forward, and runs all of its passes. If a schedule does not
-    delay gradients of weights, the first micro-batch that is left then still passes back through the stages in front of it.
+    A rank begins when the stages before its first one have run forward, and then runs all of its passes. Unless the schedule delays
+    gradients of weights, its last micro-batch must then still pass back through the stages before its first one.
     """
     split_pass = split_backward(schedule) and p > 1
     work = [forward + (of_inputs + of_weights if split_pass else backward) for forward, backward, of_inputs, of_weights in costs]

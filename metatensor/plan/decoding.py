@@ -2,7 +2,7 @@
 
 Nothing is assumed about the architecture. The state is whatever survives a call of the model: the fields of its output that
 its forward takes again, and what its modules hold. So keys and values of any grouping, latent vectors, sliding windows and
-recurrent states are all found in the same way, and weigh what the model's own code allocates for them.
+recurrent states are all found in the same way, and their sizes are what the model's own code allocates.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Decoder:
         function = model.forward if isinstance(model, Module) else model
         self.parameters = set(inspect.signature(function).parameters)
         self.seconds: dict[int, float] = {}
-        """Seconds that the longest runs took here, by tokens."""
+        """Seconds that the longest run on this machine took, by number of tokens."""
 
     @contextmanager
     def _inference(self) -> Iterator[None]:
@@ -92,7 +92,7 @@ class Decoder:
         return _State({name: value for name, value in _fields(output) if name in self.parameters and value is not None})
 
     def state_bytes(self, batch: int, tokens: int) -> int:
-        """Return the bytes that are kept after a decode step, with which each sequence has ``tokens`` tokens."""
+        """Return the bytes that are kept after a decode step at whose end each sequence has ``tokens`` tokens."""
         memory = MemoryTracker()
         with self._inference(), memory:
             state = self._reached(batch, tokens)
@@ -108,12 +108,12 @@ class Decoder:
         return self._call(batch, 1, self._call(batch, tokens - 1, None))
 
     def tensors(self, batch: int, tokens: int) -> list[StateTensor]:
-        """Return the tensors of that state. What the modules themselves keep is not among them."""
+        """Return the tensors of the state after such a step. What the modules themselves keep is not among them."""
         with self._inference():
             return state_tensors(self._reached(batch, tokens).fed)
 
     def working_peak(self, batch: int, before: int, tokens: int) -> int:
-        """Return the peak bytes of what a step of ``tokens`` tokens after ``before`` others creates and does not keep.
+        """Return the peak bytes of the temporary tensors of a step, which adds ``tokens`` tokens to ``before`` earlier ones.
 
         Tensors of the earlier state that the step replaces are not counted.
         """
@@ -146,10 +146,10 @@ class Decoder:
         return found
 
     def calls(self, batch: int, before: int, tokens: int, dtype: Any = None) -> list[Call]:
-        """Return the calls of such a step.
+        """Return the calls of a step that adds ``tokens`` tokens to ``before`` earlier ones.
 
-        Where a tensor of the state grows by concatenation, only the new part is charged, as a server writes it in place. With a
-        ``dtype``, such tensors are read in it.
+        Where a tensor of the state grows by concatenation, only the new part is charged, as a server writes it in place. If ``dtype`` is
+        given, such tensors are charged as if they were stored in it.
         """
         with self._inference():
             state = self._call(batch, before, None) if before else None
@@ -228,7 +228,7 @@ def state_tensors(state: Any) -> list[StateTensor]:
 
 
 def local_part(t: Any) -> Any:
-    """Return the part of a distributed tensor on this rank, another tensor itself."""
+    """Return the part of a distributed tensor on this rank, or a plain tensor itself."""
     return getattr(t, "_local_tensor", t)
 
 

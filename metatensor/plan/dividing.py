@@ -28,7 +28,7 @@ from metatensor.plan.weights import StoredWeights
 __all__ = ["DividedDecoder"]
 
 WORTH = 0.99
-"""A matrix is made whole, which takes more memory, if a step then takes at most this part of the time."""
+"""A matrix is made whole, which takes more memory, if a step then takes at most this fraction of the time."""
 SAMPLE = 16
 """Tokens of the run that finds how matrices are cut."""
 
@@ -103,7 +103,7 @@ class _ArrangedModel(Arranged):
         self.cut |= {f"{path}.{name}": place.dim for name, place in self._places[key].items() if place.is_shard()}
 
     def alike(self) -> list[list[str]]:
-        """Return the paths of modules with a cut matrix. Those in the same place of layers of one kind are together."""
+        """Return the paths of modules with a cut matrix, in groups: modules at the same place in layers of one kind are one group."""
         found: dict[Any, dict[str, None]] = {}
         for name in self.cut:
             path = name.rpartition(".")[0]
@@ -165,10 +165,10 @@ class DividedDecoder(Decoder):
         self._improve()
 
     def _improve(self) -> None:
-        """Make matrices whole again whose parts cost more communication than they save, found by trying.
+        """Make matrices whole again where this is faster, which is tried for each.
 
-        Each choice was made where a matrix is multiplied, without what follows. So latent keys and values, or the parts of a joint
-        projection, can be cut where the code then needs them whole.
+        A matrix was cut by the cost of its own product. Latent keys and values, or the parts of a joint projection, can therefore be cut
+        although the code that follows needs them whole.
         """
 
         def cost() -> float:
@@ -185,7 +185,7 @@ class DividedDecoder(Decoder):
                 whole.append((paths, before))
             else:
                 self.arranged.placed_as(paths, before)
-        for paths, before in reversed(whole):  # what one matrix needs can have changed with another one
+        for paths, before in reversed(whole):  # with others whole, it may be faster to cut one after all
             self.arranged.placed_as(paths, before)
             found = cost()
             if WORTH * found <= best:
@@ -208,13 +208,13 @@ class DividedDecoder(Decoder):
     def state_bytes(self, batch: int, tokens: int) -> int:
         """Return the bytes of the state on one rank after a decode step, as returned by the model.
 
-        What else is alive then is not counted: distributed tensors keep parts for later calls.
+        Other live memory is not counted, because distributed tensors keep parts for later calls.
         """
         found = sum(t.nbytes for t in self.tensors(batch, tokens))
         return found or super().state_bytes(batch, tokens)
 
     def waiting(self, batch: int, before: int, tokens: int) -> float:
-        """Return the seconds of the collectives of a step, which nothing hides."""
+        """Return the seconds of the collectives of a step. No computation hides them."""
         with self._inference():
             state = self._call(batch, before, None) if before else None
             with CommunicationLog() as log:
@@ -263,7 +263,7 @@ def _whole_first(module: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _divide_experts(model: Module, mesh: Any) -> dict[str, LocalExperts]:
-    """Replace modules of stacked experts, whose parameters all have the experts first, and return what stands for them by path."""
+    """Replace modules of stacked experts, which are the first dimension of all their parameters. Return the replacements by path."""
     found: dict[str, LocalExperts] = {}
     for path, module in list(model.named_modules()):
         own = [p for p in module._parameters.values() if p is not None]

@@ -23,7 +23,7 @@ class Experts:
     mixtures : list of str
         The smallest modules around them that return a tensor like their first argument.
     number : int
-        Experts of each.
+        Number of experts of each module.
     """
 
     def __init__(self, paths: list[str], mixtures: list[str], number: int) -> None:

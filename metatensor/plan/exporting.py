@@ -26,7 +26,7 @@ def export(layout: Layout, name: str) -> str:
         If the name is unknown, or the system has no setting for a part of the layout.
     """
     if name not in FORMATS:
-        raise ValueError(f"export: {name!r} is unknown; there are {', '.join(FORMATS)}")
+        raise ValueError(f"export: {name!r} is unknown; choose from {', '.join(FORMATS)}")
     return FORMATS[name](layout, layout.degrees.precision)
 
 
@@ -91,8 +91,8 @@ def _megatron(layout: Layout, precision: str) -> str:
     if d.recompute == "full":
         words += ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]
     elif d.recompute == "selective":
-        raise ValueError("export: Megatron-LM's selective recomputation is that of the attention, not of all but products; choose a layout "
-                         "with recompute none or full")  # fmt: skip
+        raise ValueError("export: Megatron-LM's selective recomputation recomputes attention, not everything except products; choose a "
+                         "layout with recompute none or full")  # fmt: skip
     return f"# {d.devices} devices\nLAYOUT_ARGS=(\n" + "".join(f"    {word}\n" for word in words) + ")\n"
 
 

@@ -1,9 +1,9 @@
 """`fit_profile`: adjust the efficiencies of a device's profile to measured steps.
 
 The predicted time of a step is nearly a sum of parts that depend on one efficiency each: products, attention, memory-bound operators and
-the network. Searches with one efficiency changed at a time give these parts. How much slower (or faster) each part is than the prior says
-is then fitted to the measured times, as the most probable value under a prior that keeps it near 1: few measurements, or measurements in
-which a part hardly counts, leave it there. Errors are reported on measurements that a fit did not use.
+the network. Searches with one efficiency changed at a time give these parts. For each part, a factor by which it is slower (or faster)
+than predicted is then fitted to the measured times. It is the most probable value under a prior around 1, so it stays near 1 if there are
+few measurements or the part hardly matters in them. Errors are reported on measurements that a fit did not use.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """The parts of a profile's table of efficiencies that are scaled together."""
 SPREAD = {"product": 0.3, "attention": 0.4, "memory": 0.4, "network": 0.4, "overlap": 0.3}
-"""Standard deviations of the prior: of logarithms of slownesses, and of the part of transfers that products do not hide."""
+"""Standard deviations of the prior: of the logarithm of each factor, and of the part of transfers that products do not hide."""
 NOISE = 0.05
-"""The standard deviation of a measurement's logarithm, with what the model of the time leaves out."""
+"""The standard deviation of a measurement's logarithm, which includes what the prediction leaves out."""
 STEP = 0.9
 """By how much an efficiency is changed to find the part of the time that depends on it."""
 
@@ -54,7 +54,7 @@ class Measurement:
     settings : dict
         Further arguments of `search`, with one value each: ``global_batch``, ``tensor=[2]``, ``loss`` and so on.
     name : str
-        What reports call it.
+        Its name in reports.
     group : hashable, optional
         Measurements of one group are held out together. Default: all settings but the batch, so that steps that differ only in the
         number of micro-batches do not predict each other.
@@ -77,7 +77,7 @@ class Measurement:
             self.group = str(sorted((key, str(value)) for key, value in self.settings.items() if key != "global_batch")) + str(self.devices)
 
     def predicted(self, slowness: dict[str, float]) -> float:
-        """Return the seconds for slownesses by part, without those that are 1."""
+        """Return the predicted seconds if each part takes ``slowness`` times as long. Missing parts are predicted as before."""
         return sum(seconds * slowness.get(part, 0.0 if part == "overlap" else 1.0) for part, seconds in self.parts.items())
 
     def error(self, slowness: dict[str, float]) -> float:
@@ -92,23 +92,23 @@ class FittedProfile:
     profile: DeviceProfile
     """The profile with the fitted efficiencies."""
     base: DeviceProfile
-    """The profile before."""
+    """The profile before the fit."""
     slowness: dict[str, float]
     """How many times longer each part takes than before; for ``"overlap"``, the part of transfers that products do not hide."""
     names: list[str]
     before: list[float]
-    """The relative error of each measurement before."""
+    """The relative error of each measurement before the fit."""
     after: list[float]
     """The relative error of each measurement after a fit that did not use it, nor others of its group."""
     within: list[float]
-    """The relative error of each measurement after the fit of all."""
+    """The relative error of each measurement after the fit to all of them."""
 
     def carried(self, other: DeviceProfile) -> DeviceProfile:
-        """Return the profile of another device with what the fit says about it.
+        """Apply the fit to the profile of another device, and return that.
 
-        An efficiency that the other profile states itself stays. Else it changes by the factor by which this device differs from what is
-        assumed for all devices; for products, as parts of the highest published rates. Between architectures the evidence counts half:
-        the factor is the square root.
+        Efficiencies that the other profile states are kept. Each of the others is multiplied by the ratio of the fitted efficiency to the
+        usual one. For products, both are relative to the highest published rate of the device. Between devices of different
+        architectures, the square root of the ratio is used.
         """
         share = 1.0 if other.architecture == self.base.architecture else 0.5
         efficiency = dict(other.efficiency)
@@ -293,7 +293,7 @@ def _solved(matrix: list[list[float]], right: list[float]) -> list[float]:
 
 
 def _scaled(profile: DeviceProfile, slowness: dict[str, float]) -> DeviceProfile:
-    """Return a profile with the efficiencies that slownesses result in."""
+    """Return a profile in which each part takes ``slowness`` times as long."""
     efficiency = dict(profile.efficiency)
     for group, kinds in GROUPS.items():
         efficiency.update({kind: min(1.0, _prior(profile, kind) / slowness[group]) for kind in kinds})

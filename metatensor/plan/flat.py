@@ -23,7 +23,7 @@ class FlatPart:
     tensor : ProcessGroup, optional
         The ranks among which parameters are cut. They sum gradients that are partial.
     shard : int
-        0, 1 or 2: what the ranks of ``data`` divide.
+        What the ranks of ``data`` divide, as in `Degrees`: 0, 1 or 2.
     weights : dtype, optional
         The dtype of the computation. Default: that of the parameters.
     masters : dtype, optional
@@ -133,7 +133,7 @@ class FlatPart:
             self.updated.grad = None if grad is None else grad.div_(n)
 
     def gather(self) -> None:
-        """Let the parameters have the values that were updated."""
+        """Copy the updated values of all ranks to the parameters."""
         with mt.no_grad():
             if self._masters:
                 self._own.copy_(self.updated)

@@ -22,7 +22,8 @@ OFFLOADS = ("none", "optimizer", "activations", "optimizer+activations")
 class Degrees:
     """How a training step is divided.
 
-    Ranks of tensor parallelism are neighbours, then those of context parallelism, then those of data parallelism; stages are apart.
+    The ranks of a tensor-parallel group have consecutive numbers. Numbers are farther apart in context-parallel groups, still farther in
+    data-parallel ones, and farthest between stages.
     """
 
     data: int = 1
@@ -102,17 +103,17 @@ class Layout:
     memory: list[dict[str, int]]
     """Peak memory of a rank by category, for each rank of the pipeline."""
     compute: float
-    """Seconds in which the rank computes that ends last."""
+    """Seconds of computation of the rank that finishes last. The other times are of this rank too."""
     tensor_communication: float
-    """Seconds of its collectives of activations: of tensor, context and expert parallelism, as far as nothing hides them."""
+    """Seconds of collectives of activations (tensor, context and expert parallelism) that computation does not hide."""
     data_communication: float
     """Seconds of collectives of parameters and gradients that computation does not hide."""
     hidden_communication: float
-    """Seconds of those that it hides."""
+    """Seconds of collectives of parameters and gradients that computation hides."""
     pipeline_communication: float
-    """Seconds of messages between stages for which it waits."""
+    """Seconds for which the rank waits for messages between stages."""
     bubble: float
-    """Seconds in which it waits for the computation of other stages."""
+    """Seconds for which the rank waits for the computation of other stages."""
     optimizer: float
     """Seconds of the optimizer."""
     offload: float
@@ -128,7 +129,7 @@ class Layout:
     rates: Rates = Rates()
     """Power and price of a device."""
     host: int = 0
-    """Bytes of a rank in the memory of the host."""
+    """Bytes that a rank uses in the memory of the host."""
 
     @property
     def seconds(self) -> float:

@@ -83,7 +83,7 @@ def read_measurements(path: str | PathLike[str], made: Callable[[dict[str, Any]]
 def _check(entry: dict[str, Any], place: str) -> None:
     for key, value in entry.items():
         if key not in KEYS:
-            raise ValueError(f"{place}: unknown key {key!r}; known are {', '.join(KEYS)}")
+            raise ValueError(f"{place}: unknown key {key!r}; the keys are {', '.join(KEYS)}")
         if not isinstance(value, KEYS[key]) or isinstance(value, bool):  # type: ignore[arg-type]
             raise ValueError(f"{place}: {key} has a value of the wrong type: {value!r}")
     missing = [key for key in NEEDED if key not in entry]
@@ -96,7 +96,7 @@ def _settings(entry: dict[str, Any], place: str) -> dict[str, Any]:
     layout = {one.name: one.default for one in fields(Degrees)}
     for key, value in entry["layout"].items():
         if key not in layout:
-            raise ValueError(f"{place}.layout: unknown key {key!r}; known are {', '.join(layout)}")
+            raise ValueError(f"{place}.layout: unknown key {key!r}; the keys are {', '.join(layout)}")
         if type(value) is not type(layout[key]):
             raise ValueError(f"{place}.layout: {key} must be like {layout[key]!r}, got {value!r}")
         layout[key] = value
@@ -105,13 +105,13 @@ def _settings(entry: dict[str, Any], place: str) -> dict[str, Any]:
     if "gradient_dtype" in entry:
         dtype = getattr(mt, entry["gradient_dtype"], None)
         if not isinstance(dtype, mt.dtype):
-            raise ValueError(f"{place}: gradient_dtype {entry['gradient_dtype']!r} is no dtype")
+            raise ValueError(f"{place}: gradient_dtype {entry['gradient_dtype']!r} is not a dtype")
         settings["gradient_dtype"] = dtype
     return settings
 
 
 def profile_text(found: FittedProfile, title: str = "") -> str:
-    """Return the profile of a fit as TOML: the file of the profile before, with other efficiencies."""
+    """Return the fitted profile as TOML: the file of the original profile with the fitted efficiencies."""
     text = Path(found.base.path).read_text(encoding="utf-8")
     text = re.sub(r"(?m)^aliases = .*\n", "", text)
     text = re.sub(r"(?m)^\[efficiency\][^\n]*\n(?:(?!\[).*\n)*", "", text)

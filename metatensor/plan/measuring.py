@@ -36,11 +36,11 @@ class PartCost:
     frozen: int = 0
     """Elements of its other parameters and buffers."""
     saved: int = 0
-    """What the forward pass leaves for the backward pass, with the result."""
+    """What the forward pass keeps for the backward pass, including the result."""
     input_bytes: int = 0
     """The tensor that it gets from the part before."""
     forward_peak: int = 0
-    """Peak of what the forward pass creates, beyond what it leaves."""
+    """Peak of the other tensors in the forward pass, those that it does not keep."""
     backward_peak: int = 0
     """The same in the backward pass."""
     forward: list[Call] = field(default_factory=list)
@@ -52,7 +52,7 @@ class PartCost:
     """Kind, bytes and ranks of the collectives of other groups, those of context and expert parallelism."""
     backward_groups: list[tuple[str, int, tuple[int, ...]]] = field(default_factory=list)
     reduced: int = 0
-    """Bytes of gradients that these ranks sum once in a step."""
+    """Bytes of gradients that the ranks of tensor parallelism sum once in a step."""
 
 
 @dataclass
@@ -60,10 +60,10 @@ class Beside:
     """The ranks of context and expert parallelism."""
 
     context: Any = None
-    """The mesh over whose ranks attention runs, None for one."""
+    """The mesh over whose ranks attention runs. None for a single rank."""
     experts: Experts | None = None
     expert_mesh: Any = None
-    """The mesh whose last dimension divides experts, or the last two with tensor parallelism. None leaves them as they are."""
+    """The mesh whose last dimension divides experts, or the last two with tensor parallelism. None if experts are not divided."""
 
     def divide(self, module: Module, mesh: Any) -> None:
         """Divide the experts of a block."""
@@ -153,9 +153,9 @@ def measure_around(
     model: Module, blocks: dict[str, Given], args: tuple, kwargs: dict[str, Any], loss: Callable[[Any], Any], mesh: Any, sequence: bool,
     frozen: bool = False, context: Any = None,
 ) -> tuple[PartCost, PartCost]:  # fmt: skip
-    """Return the costs of what is before and behind the blocks, with the loss. ``frozen`` is that of `measure_block`.
+    """Return the costs of what is before the blocks, and of what is after them with the loss. ``frozen`` is that of `measure_block`.
 
-    ``context`` is the mesh over whose ranks attention runs, None for one.
+    ``context`` is the mesh over whose ranks attention runs, or None for a single rank.
     """
     state = _Marks(len(blocks))
     outer = around(model, blocks, state.noted)
@@ -219,7 +219,7 @@ def measure_around(
 
 @contextmanager
 def _frozen(module: Module) -> Iterator[None]:
-    """Let the parameters of a module have no gradients inside the ``with`` block."""
+    """Turn off the gradients of a module's parameters inside the ``with`` block."""
     trained = [p for p in module.parameters() if p.requires_grad]
     for p in trained:
         p.requires_grad_(False)

@@ -25,7 +25,7 @@ class Widths(NamedTuple):
 
 
 def shared(degrees: Degrees, stages: Sequence[Stage], level: int) -> float:
-    """Return the elements of parameters that a rank keeps of what a level of sharding divides."""
+    """Return how many elements a rank keeps of something as large as the parameters that sharding divides from ``level`` on."""
     dense, experts = sum(stage.elements for stage in stages), sum(stage.expert_elements for stage in stages)
     if degrees.shard < level:
         return dense + experts
@@ -44,14 +44,14 @@ def rank_memory(degrees: Degrees, widths: Widths, stages: Sequence[Stage], fligh
     stages : sequence of Stage
         The stages of the rank.
     flights : sequence of tuple of int
-        Numbers of micro-batches that these stages hold at a time. The tuple counts that needs most.
+        Numbers of micro-batches that these stages hold at the same time. The tuple with the highest need is used.
     """
     elements = sum(stage.elements + stage.expert_elements for stage in stages)
     largest = max(stage.largest for stage in stages)
     saved = max(sum(stage.saved * n for stage, n in zip(stages, counts, strict=True)) for counts in flights)
     masters, states = shared(degrees, stages, 1) * widths.master, shared(degrees, stages, 1) * widths.state
     whole = copies = 0
-    if degrees.shard == 3:  # two parts are whole at a time: the one that runs and the one that comes next
+    if degrees.shard == 3:  # two parts are gathered at a time: the one that runs and the next one
         copies = min(2 * largest, elements) * widths.parameter
         stored = shared(degrees, stages, 3) * (widths.master or widths.parameter)
         masters = 0.0
@@ -59,11 +59,11 @@ def rank_memory(degrees: Degrees, widths: Widths, stages: Sequence[Stage], fligh
         stored = elements * widths.parameter + masters
     if degrees.shard >= 2:
         whole = largest * widths.parameter
-    if degrees.offloads("optimizer"):  # two parts' states are on the device: those that are updated, and those that travel
+    if degrees.offloads("optimizer"):  # the states of two parts are on the device: one is updated, one is transferred
         share = shared(degrees, stages, 1) / elements if elements else 1.0
         moved = widths.state + (widths.master if masters else 0)
         stored, states = stored - masters, min(states + masters, 2 * largest * share * moved)
-    if degrees.offloads("activations"):  # a part's activations are on the device while it runs, and those that travel
+    if degrees.offloads("activations"):  # the activations of two parts are on the device: one runs, one is transferred
         saved = min(saved, 2 * max(stage.largest_saved for stage in stages) + max(stage.received for stage in stages))
     return {
         "parameter": int(stored + sum(stage.frozen for stage in stages) * widths.parameter),

@@ -1,4 +1,4 @@
-"""What is missing where a search has no candidate or no devices that add up, and the nearest that would work."""
+"""Messages for a search without candidates, which name the nearest values that would work; and nodes of different devices."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PART = re.compile(r"\d+\s*[xX×]\s*[^,;\s][^,;]*?|[^,;\d][^,;]*")
 
 def no_candidate(devices: int, per_node: int, blocks: int, batch: int, tensor: Sequence[int] | None, pipeline: Sequence[int] | None,
                  micro_batches: Sequence[int] | None) -> str:  # fmt: skip
-    """Return which of the values that were asked for leave no layout, and what is possible."""
+    """Return a message that says which of the given values leave no layout, and which values are possible."""
     if tensor and not any(devices % n == 0 for n in tensor):
-        return f"tensor {_some(tensor)} does not divide {devices} devices; possible are {_some(divisors(min(per_node, devices)))}"
+        return f"tensor {_some(tensor)} does not divide {devices} devices; possible values are {_some(divisors(min(per_node, devices)))}"
     rest = {devices // n for n in tensor or divisors(min(per_node, devices)) if devices % n == 0}
     if pipeline and not any(left % n == 0 for left in rest for n in pipeline):
-        return f"pipeline {_some(pipeline)} does not divide the {devices} devices; possible are {_some(divisors(max(rest)))}"
+        return f"pipeline {_some(pipeline)} does not divide the {devices} devices; possible values are {_some(divisors(max(rest)))}"
     if pipeline and min(pipeline) > max(blocks, 1):
         return f"the model has {blocks} repeated blocks, too few for {_some(pipeline)} stages; at most {max(blocks, 1)} are possible"
     least = min(left // n for left in rest for n in pipeline or divisors(left) if left % n == 0 and n <= max(blocks, 1))
@@ -38,7 +38,7 @@ def _some(values: Sequence[int]) -> str:
 
 
 def topology_of(devices: Any) -> tuple[Topology, list[str]]:
-    """Return the topology that a text names, and remarks. Nodes of different devices count as nodes of the slowest and smallest.
+    """Return the topology that a text names, and remarks. If nodes have different devices, all get the lowest of each figure.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def topology_of(devices: Any) -> tuple[Topology, list[str]]:
     Raises
     ------
     TopologyError
-        If they do not add up.
+        If the text names no topology, or nodes that cannot be combined.
     """
     if not isinstance(devices, str):
         return topology(devices), []
@@ -77,8 +77,8 @@ def topology_of(devices: Any) -> tuple[Topology, list[str]]:
         network=min(networks, key=lambda one: one.rails * one.bandwidth * one.efficiency) if networks else None, figures={},
     )  # fmt: skip
     names = ", ".join(dict.fromkeys(one.device.name for one in found))
-    return made, [f"the devices differ ({names}): each step waits for the slowest and must fit into the smallest, so all count as a device "
-                  "with the least of each figure"]  # fmt: skip
+    return made, [f"the devices differ ({names}): each step waits for the slowest and must fit into the smallest, so all are planned as a "
+                  "device with the lowest of each figure"]  # fmt: skip
 
 
 def _is_topology(part: str) -> bool:

@@ -1,4 +1,4 @@
-"""The parts of a model that is run in a layout: what is before the blocks, blocks, what is behind them, and stages of these."""
+"""The parts of a model that is run in a layout (what is before the blocks, the blocks, what is after them), and stages made of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def meta_copy(model: Module, dtype: Any) -> Module:
 
 
 class Parts:
-    """The paths of the blocks, and the names of the parameters before and behind them."""
+    """The paths of the blocks, and the names of the parameters before and after them."""
 
     def __init__(self, paths: list[str], before: set[str], behind: set[str]) -> None:
         self.paths, self.before, self.behind = paths, before, behind
@@ -83,10 +83,10 @@ class _StageEnd(Exception):
 
 
 class StageModule(Module):
-    """Some consecutive blocks of a model, with what is before the first and behind the last.
+    """Some consecutive blocks of a model. The first stage has what is before the blocks as well, and the last what is after them.
 
     The model's own forward runs. What belongs to other stages has no data and runs on meta, until the first block of this stage
-    gets the tensor that the stage has received. The stage ends behind its last block.
+    gets the tensor that the stage has received. The stage ends after its last block.
     """
 
     def __init__(self, model: Module, shadow: Module, parts: Parts, given: dict[str, Given], own: list[str], index: int, number: int,
@@ -126,7 +126,7 @@ class StageModule(Module):
             seen[id(p)] = name
 
     def _strip(self, model: Module, wanted: set[str], inside: tuple[str, ...]) -> None:
-        """Make what belongs to other stages plain attributes, which are no parameters of this stage."""
+        """Make the parameters of other stages plain attributes, so that they are not parameters of this one."""
         for path, module in model.named_modules():
             for name, p in list(module._parameters.items()):
                 full = f"{path}.{name}".lstrip(".")
@@ -140,7 +140,7 @@ class StageModule(Module):
         return [self.inner.get_submodule(path) for path in self._own]
 
     def around(self) -> list[list[Module]]:
-        """Return the modules before, and those behind the blocks that have parameters of their own."""
+        """Return the modules before the blocks, and those after them, that have parameters of their own."""
         inside = {id(module) for block in self.blocks for module in block.modules()}
         sides: list[list[Module]] = [[], []]
         for path, module in self.inner.named_modules():
@@ -174,14 +174,14 @@ class StageModule(Module):
                 self._outer.outside = Shard(1)
 
     def bound(self) -> None:
-        """Place tensors at the boundaries of blocks."""
+        """Register hooks that place tensors at the boundaries of blocks."""
         for path, block in zip(self._own, self.blocks, strict=True):
             block.register_forward_pre_hook(self._entered(path), with_kwargs=True, prepend=True)
             if path in self._arranged:
                 block.register_forward_hook(self._left(path))
 
     def finish(self) -> None:
-        """End the stage behind its last block."""
+        """Register a hook that ends the stage after its last block."""
         if self._own and not self.last:
             self.blocks[-1].register_forward_hook(self._ended)
 
@@ -243,7 +243,7 @@ class StageModule(Module):
 
 
 class _Absent:
-    """Makes parameters of other stages."""
+    """Makes placeholders for parameters of other stages."""
 
     @staticmethod
     def of(p: Any) -> Any:
@@ -251,7 +251,7 @@ class _Absent:
 
 
 class _Boundary(mt.autograd.Function):
-    """Returns its argument, whose gradient gets its placement."""
+    """Returns its argument. The gradient is redistributed to the same placement."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, place: Any) -> Any:

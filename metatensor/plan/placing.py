@@ -52,7 +52,7 @@ class PlaceUse:
     weight_bytes: int
     state_bytes: int
     reserved_bytes: int
-    """For what a step creates and, on the first device, for the largest part that is loaded from elsewhere."""
+    """Room for what a step creates and, on the first device, for the largest part that is loaded from elsewhere."""
     parts: int
     """Number of entries in the map."""
     seconds: float | None
@@ -84,7 +84,7 @@ class DeviceMapPlan:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Tokens of all sequences that steps generate, or train on."""
+        """Tokens per second that steps generate, or train on, in all sequences."""
         return self.batch * (self.context if self.training else 1) / self.seconds if self.seconds else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def device_map(
     devices : str or list
         Places with their memory, such as ``"1x4090,1x3090,cpu:64GB,disk"``.
     context, batch : int
-        Tokens and number of the sequences whose state is placed beside the weights.
+        Tokens of each sequence, and number of sequences. Their state is placed as well as the weights.
     arguments, feed
         As for `serve`. A model that keeps no state is run on ``context`` tokens.
     weights : str or path, optional
@@ -182,7 +182,7 @@ def device_map(
 
 
 def _all_rates(places: list[Place], price: float | None) -> Rates:
-    """Return power and price of devices together. A figure is unknown if it is for one of them."""
+    """Return the total power and the total price of devices. A total is unknown if the figure of one device is."""
     each = [rates_of(place.profile, price) for place in places]
     powers, prices = [rates.power for rates in each], [rates.price for rates in each]
 
@@ -298,7 +298,7 @@ class _Solver:
         return None if rate is None else seconds + self.loads * unit.nbytes / rate
 
     def transfers(self, where: dict[str, Place], main: Place) -> float | None:
-        """Return the seconds in which activations, and with two loads their gradients, go from device to device over the host."""
+        """Return the seconds in which activations, and with two loads their gradients, go from device to device through the host."""
         total = 0.0
         for unit, following in zip(self.units, self.units[1:], strict=False):
             a, b = ((place if place.kind == "device" else main) for place in (where[unit.path], where[following.path]))
@@ -319,7 +319,7 @@ class _Solver:
         return (unit.nbytes + 1) * {"device": 1e-9, "cpu": 1e-6, "disk": 1e-3}[place.kind]
 
     def reserve(self, place: Place, usable: Sequence[Place]) -> int:
-        """Return the bytes that are kept free: where a step runs, and on the first device for parts that it loads, with their state."""
+        """Return the bytes that are kept free in a place: on a device for what a step creates, on the first also for loaded parts."""
         main = usable[0]
         if place.kind != "device" and place is not main:
             return 0

@@ -1,4 +1,4 @@
-"""What devices take and cost while they work: energy by published power, and price by the hour."""
+"""The energy that devices use, from published power, and their price, from a price for an hour."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Rates:
     """Price of a device for an hour, in any currency."""
 
     def energy(self, seconds: float | None, devices: int) -> float | None:
-        """Return the joules that devices take in a time, at most."""
+        """Return the most joules that devices can use in a time."""
         return None if self.power is None or seconds is None else self.power * devices * seconds
 
     def cost(self, seconds: float | None, devices: int) -> float | None:
@@ -32,7 +32,7 @@ class Rates:
         return None if self.price is None or seconds is None else self.price * devices * seconds / 3600
 
     def figures(self, seconds: float | None, devices: int, counts: dict[str, float | None]) -> dict[str, float | None]:
-        """Return energy and price of a time, and of one of each thing that is counted in it, as they are named in JSON."""
+        """Return the energy and the price of a time, in total and for one of each of ``counts``, by their names in JSON."""
         energy, cost = self.energy(seconds, devices), self.cost(seconds, devices)
         found = {"energy_j": energy, "price": cost}
         for name, count in counts.items():
@@ -72,7 +72,7 @@ def parse_price(text: Any) -> float:
     Raises
     ------
     ValueError
-        If it is none, or not positive.
+        If the text is not a price, or the price is not positive.
     """
     match = _PRICE.fullmatch(str(text).strip())
     value = float(match[1]) if match else 0.0
@@ -82,7 +82,7 @@ def parse_price(text: Any) -> float:
 
 
 def text_of_energy(joules: float) -> str:
-    """Return an energy with a unit that suits it: joules up to a megajoule, then kilowatt-hours."""
+    """Return an energy with a unit that suits it: from one kilowatt-hour on in kilowatt-hours, else in joules."""
     if joules >= 3.6e6:
         return f"{joules / 3.6e6:.4g} kWh"
     for factor, unit in ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ")):

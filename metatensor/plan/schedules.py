@@ -21,7 +21,7 @@ ACTIONS = 8192
 
 
 def virtual_stages_of(schedule: str, stages: Sequence[int]) -> list[int]:
-    """Return those numbers of stages on each rank that a schedule has."""
+    """Return those of the numbers of stages per rank that a schedule allows."""
     if schedule in ("GPipe", "1F1B"):
         return [n for n in stages if n == 1]
     if schedule == "ZBVZeroBubble":
@@ -65,8 +65,8 @@ def _shorter(schedule: str, p: int, v: int, m: int) -> int:
 def flights(schedule: str, p: int, v: int, m: int) -> list[list[tuple[int, ...]]]:
     """Return for each rank the greatest numbers of micro-batches that its stages hold at a time.
 
-    A tuple has a number for each stage of the rank, in the order of the stages. Whatever a micro-batch needs in each stage, one of the
-    tuples gives the most that the rank needs.
+    A tuple has a number for each stage of the rank, in the order of the stages. Whatever memory a micro-batch takes in each stage, one of
+    the tuples gives the peak of the rank.
     Raise ValueError if the schedule does not take so many micro-batches.
     """
     table = _table(schedule, p, v, _shorter(schedule, p, v, m))
@@ -86,7 +86,7 @@ def flights(schedule: str, p: int, v: int, m: int) -> list[list[tuple[int, ...]]
 
 
 def _needless(one: tuple[int, ...], every: set[tuple[int, ...]]) -> bool:
-    """Return whether another tuple is greater, or two others have this mean, so that no sum of products is greatest here alone."""
+    """Return whether a tuple never gives the peak alone, because another one is at least as great, or it is the mean of two others."""
     for other in every:
         if other != one and (all(map(int.__le__, one, other)) or tuple(2 * a - b for a, b in zip(one, other)) in every):
             return True
@@ -133,7 +133,7 @@ def _program(schedule: str, p: int, v: int, m: int) -> _Program:
 
 
 class Run(NamedTuple):
-    """When the ranks end, and how much of that are messages: seconds."""
+    """When each rank ends, and how much of that time is spent on messages, in seconds."""
 
     ends: list[float]
     messages: list[float]

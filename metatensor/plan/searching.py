@@ -80,7 +80,7 @@ class TrainingPlan:
         return self.layouts[0]
 
     def pareto(self) -> list[Layout]:
-        """Return the layouts of which no other is faster and needs less memory, the fastest first."""
+        """Return the layouts for which no other is both faster and smaller in memory, the fastest first."""
         found: list[Layout] = []
         for layout in self.layouts:
             if not found or layout.peak < found[-1].peak:
@@ -142,8 +142,8 @@ class TrainingPlan:
         Parameters
         ----------
         model : Module or callable
-            The model with the same values on each rank, or a function that returns it. It is changed. On meta, nothing has data.
-            If it is deferred, each rank computes its own stage.
+            The model with the same values on each rank, or a function that returns it. It is changed. If it is on meta, the step runs
+            without data. If it is deferred, each rank computes its own stage.
         *inputs
             Its argument on meta, of any number of samples. Default: that of the search.
         loss : callable
@@ -170,7 +170,8 @@ class TrainingPlan:
             other than "1F1B" and "GPipe", shard 3 with sequence parallelism, and stages of a model with tied parameters. The message says
             with which arguments `search` leaves it out.
         ValueError
-            If no layout fits, the program or the mesh has other ranks, or the model has other parameters than the planned one.
+            If no layout fits, the layout is for another number of ranks or another mesh, or the model has other parameters than the
+            planned one.
 
         Examples
         --------
@@ -247,8 +248,8 @@ def search(
     Parameters
     ----------
     model : nn.Module
-        The model, on meta. It should have a list of repeated layers, each of which returns a tensor like its first one; without,
-        it is planned as one part.
+        The model, on meta. It should have a list of repeated layers, each of which returns a tensor like its first argument. A model
+        without such a list is planned as one part.
     *inputs, **kwargs
         Its arguments, on meta. The first size is the batch, and is changed to that of a micro-batch.
     devices : str or Topology
@@ -260,39 +261,41 @@ def search(
     optimizer : str or callable
         As for `estimate_training`. Default: "adamw".
     precision : str or sequence of str
-        One or several of "fp32", "bf16", "fp16", "bf16-master", "fp16-master". Default: "bf16-master": half weights, of which the
-        optimizer updates float32 copies.
+        One or several of "fp32", "bf16", "fp16", "bf16-master", "fp16-master". Default: "bf16-master": bfloat16
+        weights, of which the optimizer updates float32 copies.
     gradient_dtype : dtype, optional
         The dtype in which gradients are summed. Default: float32 with float32 copies, else that of the weights.
     max_memory : int, optional
         Bytes of a device that a step may use. Default: the memory of the device without ``headroom``.
     headroom : float
-        Part of the memory for the context, workspaces and fragmentation, which figures leave out. Default 0.1.
+        Part of the memory that is kept free for what the figures leave out: the context, workspaces and fragmentation. Default 0.1.
     tensor, pipeline, shard, micro_batches, recompute, sequence
-        The values to try. Defaults: divisors of the devices of a node; divisors of the number of devices up to that of blocks; 0 to 3;
-        powers of two, and these times the odd factor of the global batch, above 8 only while one rank that recomputes all blocks has
-        room for the activations; "none", "selective" and "full"; both.
+        The values to try. Defaults: for ``tensor``, divisors of the number of devices in a node; for ``pipeline``, divisors of the number
+        of devices, up to the number of blocks; for ``shard``, 0 to 3; for ``micro_batches``, powers of two, and these times the odd factor
+        of the global batch, above 8 only while one rank that recomputes all blocks has room for the activations; for ``recompute``,
+        "none", "selective" and "full"; for ``sequence``, False and True.
     context, expert
-        Ranks that divide sequences, by ring attention, and ranks that hold different experts. Defaults: powers of two that leave at least
-        2048 positions, if nothing but `scaled_dot_product_attention` mixes positions; the divisors of the number of experts.
+        Numbers of ranks that divide sequences, by ring attention, and that hold different experts. Defaults: for ``context``, powers of
+        two that leave at least 2048 positions on a rank, if nothing but `scaled_dot_product_attention` mixes positions; for ``expert``,
+        the divisors of the number of experts.
     schedules, virtual_stages
         Schedules of the pipeline by their names in `metatensor.distributed.pipelining`, and the numbers of stages of a rank that they may
         have. Default: "GPipe", "1F1B", "Interleaved1F1B", "InterleavedZeroBubble" and "ZBVZeroBubble"; 1, 2 and 4.
     offload
-        What the memory of the host may hold where a layout does not fit without: "none", "optimizer", "activations" and
-        "optimizer+activations". Default: "none", as profiles do not say how much memory hosts have.
+        What the memory of the host may hold if a layout does not fit otherwise: "none", "optimizer", "activations" and
+        "optimizer+activations". Default: "none", because profiles do not say how much memory hosts have.
     stages : str
         How blocks are divided among pipeline stages: "balanced", such that the slowest stage is as fast as possible, or "equal".
     price : float, optional
         Price of a device for an hour, in any currency. Default: that of the profile, if it has one. Energy is that of the power in the
         profile.
     keep : int or None
-        At least so many layouts are returned if they fit; None for all. They are exactly the fastest ones of a search with None: others are
-        left out only where a bound of their time shows that they are slower. Default 100.
+        Number of layouts that are wanted; None for all. The first ``keep`` are the same as in a search for all: a layout is left out only
+        if a lower bound of its time shows that so many others are faster. Default 100.
     executor : str or Executor, optional
-        What costs the candidates, such as ``"process"`` or ``"dask:ADDRESS"``, as for `metatensor.plan.sweep`. Default: this process.
+        Where candidates are costed, such as ``"process"`` or ``"dask:ADDRESS"``, as for `metatensor.plan.sweep`. Default: this process.
     sweep : str or path, optional
-        A file of SQLite that keeps what is done, as for `metatensor.plan.sweep`. A search that was interrupted goes on from there.
+        An SQLite file that keeps the results, as for `metatensor.plan.sweep`. A search that was interrupted continues from there.
     progress : callable, optional
         With ``executor`` or ``sweep``: as for `metatensor.plan.sweep`.
 
@@ -304,7 +307,7 @@ def search(
     Raises
     ------
     ValueError
-        If the model cannot be divided at all, or an option is invalid. The message says what would work.
+        If an option or an input is invalid. The message says what would work.
 
     Examples
     --------
@@ -392,7 +395,7 @@ def _check(model: Any, batch: int, given: dict[str, tuple[Sequence[Any], Sequenc
     for name, (values, known) in given.items():
         for value in values:
             if value not in known:
-                raise ValueError(f"search: {name} {value!r} is unknown; there are {', '.join(map(str, known))}")
+                raise ValueError(f"search: {name} {value!r} is unknown; choose from {', '.join(map(str, known))}")
     for name, t in [*model.named_parameters(), *model.named_buffers()]:
         if not t.is_meta:
             raise ValueError(f"search: {name} is on {t.device}; use a copy of the model on meta")

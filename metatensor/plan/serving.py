@@ -53,16 +53,16 @@ class ServingPlan:
     weight_bytes: int
     buffer_bytes: int
     context: int
-    """Tokens of a sequence for which the figures are."""
+    """Tokens of a sequence that the figures are for."""
     state_per_sequence: int
     """Bytes that the model keeps for a sequence at the context."""
     state_per_token: int
-    """Bytes by which the state of a sequence grows with the next token there."""
+    """Bytes by which the state of a sequence grows with the first token after the context."""
     shared_state: int
     """Bytes that are kept once for all sequences."""
     state: list[StateGroup]
     working_bytes: int
-    """Peak of what the last part of a prompt creates and does not keep."""
+    """Peak bytes of temporary tensors while the last part of a prompt is processed."""
     users: int
     """Greatest number of sequences at the context that fit."""
     longest_context: int | None
@@ -129,7 +129,7 @@ def serve(
         Function of the model's output that returns keyword arguments of the next call. Default: the fields of the output that
         have the name of a parameter of forward.
     weights : str or path, optional
-        A checkpoint. Weights then weigh what its header says, such as 4-bit groups with their scales.
+        A checkpoint, whose header gives the bytes of the weights, such as those of 4-bit groups with their scales.
     cache_dtype : dtype, optional
         The dtype of the floating-point tensors of the state that grow with the context. Default: as the model makes them.
     block : int
@@ -229,7 +229,8 @@ def _node(tensor: int, devices: int, profile: DeviceProfile) -> Topology | None:
     if devices % tensor:
         near = [n for n in range(1, devices + 1) if devices % n == 0]
         raise ValueError(f"serve: {devices} device{'s' if devices > 1 else ''} cannot be divided into groups of {tensor}; "
-                         f"possible are {', '.join(map(str, near))}, or write {-(-devices // tensor) * tensor}x{profile.name}")  # fmt: skip
+                         f"possible sizes are {', '.join(map(str, near))}, "
+                         f"or write {-(-devices // tensor) * tensor}x{profile.name}")  # fmt: skip
     if tensor == 1:
         return None
     found = replace(topology_of(f"{tensor}x{profile.name}"), device=profile)
@@ -259,7 +260,7 @@ def _working(decoder: Decoder, states: States, context: int, chunk: int) -> int:
 
 
 def _users(decoder: Decoder, states: States, context: int, room: int, working: int, per_user: int) -> int:
-    """Return the greatest number of sequences that fit, with what a step of all of them, or of a prompt, creates."""
+    """Return the greatest number of sequences that fit, with the temporary tensors of a step of all of them, and of a prompt."""
     n = states.affordable(context)
     users = max(0, room - working) // max(per_user, 1)
     while users:
@@ -297,7 +298,7 @@ def _missing(fixed: int, working: int, per_user: int, memory: int) -> str:
 
     short = fixed + working + per_user - memory
     if fixed > memory:
-        return (f"the weights take {bytes_text(fixed)}, {bytes_text(fixed - memory)} more than there are; a device with more memory, a "
+        return (f"the weights take {bytes_text(fixed)}, {bytes_text(fixed - memory)} more than there is memory; a device with more, a "
                 f"smaller dtype, or `device_map` over several places would fit")  # fmt: skip
     return (f"one sequence at this context needs {bytes_text(short)} more; a shorter context, a smaller chunk or a smaller cache_dtype "
             f"would fit")  # fmt: skip

@@ -25,18 +25,18 @@ class Stage:
     Attributes
     ----------
     counted : list of tuple
-        The different parts with their numbers.
+        The different parts, and how often each occurs.
     forward, backward, input_backward : float
         Seconds of the passes for a micro-batch, with communication that nothing hides. ``input_backward`` is the part of
         ``backward`` that computes the gradient of what the stage receives.
     plain_forward, plain_backward : float
         Seconds of the passes without communication.
     reduction : float
-        Seconds of the sums of gradients once in a step.
+        Seconds in which gradients are summed once in a step.
     elements, expert_elements, frozen : int
-        Elements of parameters on a rank: of all replicas, of experts, and of those that are not trained.
+        Elements of parameters on a rank: those that all replicas have, those of experts, and those that are not trained.
     largest : int
-        Most elements of parameters in a part.
+        Greatest number of elements of parameters in a part.
     saved : int
         Bytes that are kept for a micro-batch until its backward pass.
     """
@@ -75,7 +75,10 @@ def _counts(parts: Sequence[Timed]) -> list[tuple[Timed, int]]:
 
 
 def split(times: list[float], before: float, behind: float, stages: int) -> list[tuple[int, int]]:
-    """Divide blocks into contiguous, non-empty runs. The longest run, with the ends of the model, is as short as possible."""
+    """Divide blocks into contiguous, non-empty runs, such that the slowest is as fast as possible.
+
+    The times before and after the blocks are added to those of the first and the last run.
+    """
 
     def runs(longest: float) -> list[tuple[int, int]] | None:
         """Return runs of at most this time, each but the last as long as possible; None if there are none."""

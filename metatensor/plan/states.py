@@ -40,7 +40,7 @@ class States:
         self._known: dict[tuple[int, int], int] = {}
         self._tensors: dict[tuple[int, int], list[StateTensor]] = {}
         self.reached: int | None = None
-        """The longest length that runs, if there is a longer one that was asked for."""
+        """The longest length that was run, if a longer one was asked for."""
         one, two, three = (self._run(n, 2) for n in (1, 2, 3))
         if not two:
             raise RuntimeError(
@@ -140,6 +140,6 @@ def _size_text(length: int, size: int, longer: int, shorter: int, wider: int) ->
 
 
 def _one_sequence(t: StateTensor, wider: tuple[int, ...] | None, dtype: Any) -> int:
-    """Return the bytes of a tensor of two sequences for one of them, in a dtype."""
+    """Return the bytes of one sequence in a tensor that holds two, in a dtype."""
     nbytes = t.nbytes // t.dtype.itemsize * dtype.itemsize
     return nbytes // 2 if wider != t.shape else nbytes

@@ -1,4 +1,4 @@
-"""The results of a sweep in a file of SQLite: what is done is not computed again."""
+"""The results of a sweep in an SQLite file, so that they are not computed again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CREATE TABLE candidates (case_id INTEGER NOT NULL, degrees TEXT NOT NULL, reason
 
 
 class SweepError(ValueError):
-    """A file that is no sweep, or was made by another version."""
+    """Raised for a file that does not hold a sweep, or holds one of another format."""
 
 
 class SweepFile:
@@ -36,14 +36,14 @@ class SweepFile:
     Parameters
     ----------
     path : str or path
-        The file. It is made if it does not exist.
+        The file. It is created if it does not exist.
     create : bool
-        Whether it may be made.
+        Whether it may be created.
 
     Raises
     ------
     SweepError
-        If the file is no sweep.
+        If the file does not hold a sweep.
     """
 
     def __init__(self, path: str | os.PathLike[str], create: bool = True) -> None:
@@ -59,10 +59,10 @@ class SweepFile:
                     self._file.executescript(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT}; {TABLES}")
                 application, version = APPLICATION, FORMAT
         except (sqlite3.Error, OSError) as error:
-            raise SweepError(f"{self.path}: it is no file of a sweep ({error})") from None
+            raise SweepError(f"{self.path}: it is not the file of a sweep ({error})") from None
         if application != APPLICATION:
             self._file.close()
-            raise SweepError(f"{self.path}: it is no file of a sweep, but another database")
+            raise SweepError(f"{self.path}: it is not the file of a sweep, but another database")
         if version != FORMAT:
             self._file.close()
             raise SweepError(f"{self.path}: a sweep of format {version}; this version reads format {FORMAT}")
@@ -132,6 +132,6 @@ def layout_text(layout: Layout) -> str:
 
 
 def layout_of(text: str, rates: Rates) -> Layout:
-    """Return the layout of a text of `layout_text`, with power and price."""
+    """Return the layout that `layout_text` made a text of, with power and price."""
     values = json.loads(text)
     return Layout(**{**values, "degrees": Degrees(**values["degrees"]), "rates": rates})

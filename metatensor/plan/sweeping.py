@@ -38,7 +38,7 @@ AXES = ("precision", "tensor", "context", "expert", "sequence", "micro_batches")
 FREE = ("price",)
 """Options that change no result of a part."""
 _kept = threading.local()
-"""The model that a worker's thread has made last, by the digest of its case."""
+"""The model that this thread of a worker made last, and the digest of its case."""
 
 
 @dataclass
@@ -122,7 +122,7 @@ def sweep(
         What runs them: a name such as ``"process"``, ``"process:2"``, ``"dask:ADDRESS"``, ``"ray:ADDRESS"`` or ``"mpi"``, see
         `metatensor.utils.executors`, or an object with ``submit``. Default: this process.
     file : str or path, optional
-        A file of SQLite that keeps what is done. What it already holds is not computed again, so a sweep that was interrupted goes on.
+        An SQLite file that keeps the results. Those that it already holds are not computed again, so an interrupted sweep continues.
         Results of a model whose source, parameters or inputs have changed are not used. A file can hold any number of sweeps.
     progress : callable, optional
         Function of the number of parts that are done, of all parts, and of candidates that were costed in this call, such as `Progress`.
@@ -137,7 +137,7 @@ def sweep(
     ValueError
         If a case is invalid, or cannot be sent to other processes.
     SweepError
-        If the file is no sweep.
+        If the file does not hold a sweep.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def _searched(made: tuple[Any, tuple, dict[str, Any]], settings: dict[str, Any])
 
 
 class _Work:
-    """A case with its parts and what is known of them."""
+    """A case with its parts and the results so far."""
 
     def __init__(self, case: Case, store: SweepFile | None) -> None:
         self.case, self.store = case, store
@@ -281,7 +281,7 @@ class _Work:
 
 
 def joined(plan: Any, layouts: list[Layout], rejected: list[Rejected], remarks: list[str], keep: int | None) -> Any:
-    """Return a plan with the results of parts: the ``keep`` fastest layouts, and those that none surpasses in time and memory."""
+    """Return a plan with the results of parts: the ``keep`` fastest layouts, and those for which no other is both faster and smaller."""
     by_degrees = {layout.degrees: layout for layout in layouts}
     plan.layouts, least = [], None
     for layout in sorted(by_degrees.values(), key=lambda one: (one.seconds, one.peak)):
@@ -315,7 +315,7 @@ def parts_of(settings: dict[str, Any], where: Any) -> Iterator[dict[str, Any]]:
 
 
 def fingerprint(made: tuple[Any, tuple, dict[str, Any]], settings: dict[str, Any], where: Any) -> str:
-    """Return what distinguishes a case from others: model, source of its classes, inputs, settings, devices, and this version."""
+    """Return a digest of what results depend on: model, source of its classes, inputs, settings, devices, and this version."""
     model, inputs, kwargs = made
     found = hashlib.sha256()
 
@@ -354,7 +354,7 @@ def saved_plans(file: str | os.PathLike[str]) -> list[tuple[dict[str, Any], Any]
     Raises
     ------
     SweepError
-        If the file does not exist or is no sweep.
+        If the file does not exist or does not hold a sweep.
     """
     from metatensor.plan.rates import Rates
     from metatensor.plan.searching import TrainingPlan

@@ -27,7 +27,7 @@ def serving_text(plan: ServingPlan) -> str:
          f"{plan.users:,}" + _each(plan)),
         ("time to process such a prompt", _seconds(plan.prefill_seconds)),
     ]
-    lines = [f"{plan.model} on {plan.device}, of whose memory {bytes_text(plan.memory)} are used", ""]
+    lines = [f"{plan.model} on {plan.device}, with {bytes_text(plan.memory)} of its memory", ""]
     if plan.tensor > 1:
         lines[1:1] = [f"{plan.tensor} devices serve a copy of the model together; memory is that of each of them"]
     width = max(len(name) for name, _ in rows) + 2
@@ -48,7 +48,7 @@ def serving_text(plan: ServingPlan) -> str:
 
 
 def _each(plan: ServingPlan) -> str:
-    """Return for how many copies of the model a number of sequences is."""
+    """Return the words after a number of sequences that say on which devices each copy of the model serves so many."""
     if plan.replicas == 1:
         return ""
     return f" on each of {plan.replicas} " + (f"groups of {plan.tensor} devices" if plan.tensor > 1 else "devices")
@@ -69,7 +69,7 @@ def device_map_text(plan: DeviceMapPlan) -> str:
     rated = f": {rate:,.3g} tokens per second" if rate else ""
     lines += ["", f"a {'training' if plan.training else 'decode'} step takes {_seconds(plan.seconds)}{rated}"]
     if plan.transfer_seconds:
-        lines.append(f"of it, activations go from device to device for {_seconds(plan.transfer_seconds)}")
+        lines.append(f"transfers of activations between devices take {_seconds(plan.transfer_seconds)} of it")
     if known := plan.rates.text(plan.seconds, 1, plan.batch * (plan.context if plan.training else 1)):
         lines.append(f"energy and price of a step: {known}")
     lines += ["", "device_map"]

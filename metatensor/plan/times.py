@@ -32,7 +32,7 @@ class Timed:
     forward_communication: float
     backward_communication: float
     reduction: float
-    """Of gradients, once in a step."""
+    """Sums of gradients, once in a step."""
     input_backward: float = 0.0
     """The part of the backward pass, with communication, that computes the gradient of what the part receives. Only known where a schedule
     needs it."""
@@ -51,7 +51,7 @@ class Passes(NamedTuple):
     backward: float = 0.0
     """Exposed communication of parameters and gradients in its backward pass."""
     hidden: float = 0.0
-    """What computation hides of them in a micro-batch."""
+    """Communication of both passes of a micro-batch that computation hides."""
     once_forward: float = 0.0
     """Communication once in a step, before or during the first forward pass."""
     once_backward: float = 0.0
@@ -78,7 +78,7 @@ class StepTimes:
         self._collectives: dict[Any, float] = {}
 
     def part(self, cost: PartCost, tensor: int) -> Timed:
-        """Return the times of a part. Tensor parallelism is among neighbours; other groups are those of `PartCost`."""
+        """Return the times of a part. Tensor-parallel ranks have consecutive numbers; other groups are listed in `PartCost`."""
         profile = self.topology.device
         times = []
         for calls in (cost.forward, cost.backward):
@@ -92,7 +92,7 @@ class StepTimes:
         return Timed(cost, times[0], times[1], talked[0], talked[1], self.collective("all_reduce", cost.reduced, tensor, 1))
 
     def talk(self, pairs: list[tuple[str, int]], groups: list[tuple[str, int, tuple[int, ...]]], tensor: int) -> float:
-        """Return the seconds of collectives of tensor-parallel ranks and of other groups. What is received takes the time of sending."""
+        """Return the seconds of collectives of tensor-parallel ranks and of other groups. Receiving takes no time besides the sending."""
         seconds = sum(self.collective(kind, nbytes, tensor, 1) for kind, nbytes in pairs)
         for kind, nbytes, group in groups:
             if kind != "recv":
@@ -127,7 +127,7 @@ class StepTimes:
         return self._collectives[key]
 
     def parameters(self, kind: str, part: Timed, itemsize: int, degrees: Degrees) -> float:
-        """Return the seconds of a collective of the parameters of a part, or of their gradients, among the ranks that have the same."""
+        """Return the seconds of a collective of the parameters of a part, or of their gradients, among the ranks that hold them."""
         cost, stride = part.cost, degrees.tensor
         return (self.collective(kind, cost.parameters * itemsize, degrees.replicas, stride)
                 + self.collective(kind, cost.expert_parameters * itemsize, degrees.expert_replicas, stride * degrees.expert))  # fmt: skip
@@ -185,7 +185,7 @@ class StepTimes:
         return link.bandwidth
 
     def offloaded_optimizer(self, degrees: Degrees, elements: float) -> float:
-        """Return the seconds of transfers of so many elements' states that the optimizer does not hide."""
+        """Return the seconds of transfers of the states of ``elements`` elements that the optimizer does not hide."""
         if not degrees.offloads("optimizer"):
             return 0.0
         moved = self.widths.state + (self.widths.master if degrees.shard < 3 else 0)

@@ -34,7 +34,8 @@ def trace(fn: Callable[..., Any], /, *args: Any, sizes: Any = None, **kwargs: An
     Parameters
     ----------
     fn : callable
-        The callable to run. Parameters and buffers are those of the modules that it is, calls or refers to.
+        The callable to run. The program's parameters and buffers are those of `fn`, if it is a module, and of the modules that it
+        calls or refers to.
     *args, **kwargs
         Its arguments. Tensors among them are the inputs of the program; everything else is fixed.
     sizes : dict, optional
@@ -50,8 +51,8 @@ def trace(fn: Callable[..., Any], /, *args: Any, sizes: Any = None, **kwargs: An
     Raises
     ------
     RuntimeError
-        If the seed of a random number generator is changed during the run. With `sizes`, also if a number is no
-        expression of the sizes, or if the calls differ at nearly every size.
+        If the seed of a random number generator is changed during the run. With `sizes`, also if no
+        expression of the sizes is found for a number, or if the calls differ at nearly every size.
     TypeError, ValueError
         If `sizes` and `dims` do not fit the arguments.
 

@@ -186,7 +186,7 @@ def test_precisions():
     again = estimate_training(model, x, precision="bf16-mixed", recompute="full")
     assert again.saved_bytes < mixed.saved_bytes and again.gradient_bytes == 4 * count
     assert all(p.dtype == mt.float32 for p in model.parameters())
-    with pytest.raises(ValueError, match="precision 'fp7' is unknown; there are fp32, bf16"):
+    with pytest.raises(ValueError, match="precision 'fp7' is unknown; choose from fp32, bf16"):
         estimate_training(model, x, precision="fp7")
 
 

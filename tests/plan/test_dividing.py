@@ -121,7 +121,7 @@ def test_stored_weights_are_divided(tmp_path):
 
 
 @pytest.mark.parametrize(("devices", "tensor", "message"), [
-    ("8xh100", 3, "8 devices cannot be divided into groups of 3; possible are 1, 2, 4, 8, or write 9xh100-sxm-80gb"),
+    ("8xh100", 3, "8 devices cannot be divided into groups of 3; possible sizes are 1, 2, 4, 8, or write 9xh100-sxm-80gb"),
     ("h100", 2, "1 device cannot be divided into groups of 2"), ("8xh100", 0, "tensor must be at least 1"),
     ("16xh100", 16, "a node has 8 devices"),
 ])  # fmt: skip

@@ -117,7 +117,7 @@ def test_a_file_of_measurements(tmp_path):
     ({"layout": {"tensor": "2"}}, "tensor must be like 1, got '2'"),
     ({"step_time": 1}, "unknown key 'step_time'"),
     ({"global_batch": "8"}, "global_batch has a value of the wrong type"),
-    ({"gradient_dtype": "half16"}, "'half16' is no dtype"),
+    ({"gradient_dtype": "half16"}, "'half16' is not a dtype"),
     ({"step_time_s": 0}, "must be positive seconds"),
 ])  # fmt: skip
 def test_wrong_entries(tmp_path, change, message):

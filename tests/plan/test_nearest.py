@@ -14,8 +14,8 @@ def model():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"tensor": [3]}, "tensor 3 does not divide 8 devices; possible are 1, 2, 4, 8"),
-    ({"pipeline": [3]}, "pipeline 3 does not divide the 8 devices; possible are 1, 2, 4, 8"),
+    ({"tensor": [3]}, "tensor 3 does not divide 8 devices; possible values are 1, 2, 4, 8"),
+    ({"pipeline": [3]}, "pipeline 3 does not divide the 8 devices; possible values are 1, 2, 4, 8"),
     ({"pipeline": [8]}, "the model has 4 repeated blocks, too few for 8 stages; at most 4 are possible"),
     ({"micro_batches": [64]}, "a global batch of 16 cannot be divided into micro-batches of 64 on 1 or more data-parallel ranks; "
      "a global batch of 64 can"),

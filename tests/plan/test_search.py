@@ -178,10 +178,10 @@ class Growing(Layer):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"precision": "bf17"}, "precision 'bf17' is unknown; there are fp32"),
+    ({"precision": "bf17"}, "precision 'bf17' is unknown; choose from fp32"),
     ({"global_batch": 0}, "global_batch must be at least 1"),
     ({"recompute": ["some"]}, "recompute 'some' is unknown"),
-    ({"shard": [4]}, "shard 4 is unknown; there are 0, 1, 2, 3"),
+    ({"shard": [4]}, "shard 4 is unknown; choose from 0, 1, 2, 3"),
     ({"stages": "three"}, "stages must be"),
     ({"headroom": 1.0}, "headroom must be"),
     ({"devices": "8xH10"}, "H10"),

@@ -22,7 +22,7 @@ US = 1e6
 
 
 def trace_events(found: RanksProfile) -> Iterator[dict[str, Any]]:
-    """Yield the events: for each rank that was run, operators and operations as slices. Times are in microseconds."""
+    """Yield the events: for each rank that was run, a slice for each operator and each collective or message. Times are in microseconds."""
     for one in found.classes:
         yield from _of_rank(one)
 

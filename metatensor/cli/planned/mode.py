@@ -78,7 +78,7 @@ class PlanMode(mt.DispatchMode):
         return self.run(op, args, kwargs)
 
     def on_cpu(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run one operator as it is."""
+        """Run one operator unchanged."""
         return op(*args, **kwargs)
 
     def run(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

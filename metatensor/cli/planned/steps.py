@@ -280,7 +280,7 @@ class RecordingMode(PlanMode):
         self.recorder = recorder
 
     def on_cpu(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run one operator as it is."""
+        """Run one operator unchanged."""
         recorder = self.recorder
         if not recorder.here:
             return super().on_cpu(op, args, kwargs)

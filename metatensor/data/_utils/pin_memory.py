@@ -14,7 +14,7 @@ __all__ = ["pin_memory"]
 def pin_memory(data: Any, device: Any = None) -> Any:
     """Return ``data`` with its cpu tensors copied to page-locked memory.
 
-    Tensors are found in mappings and sequences. Other objects are asked for their method ``pin_memory``, if they have one.
+    Tensors are found in mappings and sequences. For any other object that has a method ``pin_memory``, this method is called.
     """
     if isinstance(data, mt.Tensor):
         return data.pin_memory(device) if data.device.type == "cpu" else data

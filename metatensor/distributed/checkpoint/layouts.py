@@ -26,8 +26,8 @@ class Layout:
         The sizes of the mesh's dimensions. Ranks are counted in row-major order.
     placements : iterable of (str or None, sequence of Placement)
         Patterns of names, in which ``*`` stands for any characters, and one placement per mesh dimension. If several patterns
-        fit a name, the last one is used. None fits all names; its placements do not shard dimensions that a tensor lacks.
-        Tensors whose names fit no pattern are sharded along dimension 0 by all mesh dimensions.
+        match a name, the last one is used. None matches all names; its placements do not shard dimensions that a tensor lacks.
+        Tensors whose names match no pattern are sharded along dimension 0 by all mesh dimensions.
 
     Raises
     ------
@@ -54,7 +54,7 @@ class Layout:
             self.rules.append((pattern, tuple(given)))
         self.size = prod(self.mesh)
         self.used: set[str] = set()
-        """The patterns that a name fitted."""
+        """The patterns that have matched a name."""
 
     def placements_of(self, name: str, ndim: int) -> tuple[Placement, ...]:
         """Return the placements of a tensor. Raise ValueError if a pattern asks for a dimension that it lacks."""

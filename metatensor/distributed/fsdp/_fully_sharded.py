@@ -1,4 +1,4 @@
-"""`FullyShardedDataParallel`: the older interface, a module around a module. It uses the mechanism of `fully_shard`."""
+"""`FullyShardedDataParallel`: the older interface, which wraps a module. It uses the mechanism of `fully_shard`."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _KEPT = (ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2)
 class FullyShardedDataParallel(mt.nn.Module):
     """Shard the parameters of a module over the ranks of a process group. New code should use `fully_shard`.
 
-    The parameters of one instance are gathered and reduced together, without those of instances inside it. They are
-    distributed tensors. PyTorch has one flat parameter instead, or parts of it.
+    The parameters of one instance are gathered together, and their gradients are reduced together, without those of
+    instances inside it. Each parameter is a distributed tensor. In PyTorch, parameters are parts of one flat parameter.
 
     Parameters
     ----------
@@ -57,8 +57,10 @@ class FullyShardedDataParallel(mt.nn.Module):
         Which submodules get instances of their own.
     mixed_precision : MixedPrecision, optional
         The dtypes of parameters, reductions and buffers. ``keep_low_precision_grads`` is not supported.
-    ignored_modules, ignored_states : iterable, optional
-        Modules, or parameters or modules, that are left alone.
+    ignored_modules : iterable of Module, optional
+        Modules that are not changed.
+    ignored_states : iterable, optional
+        Parameters that are not changed, or modules.
     param_init_fn : callable, optional
         Called with each submodule that has parameters on meta. It must give them data.
     device_id : int or device, optional
@@ -75,7 +77,7 @@ class FullyShardedDataParallel(mt.nn.Module):
     ValueError
         If both ``process_group`` and ``device_mesh`` are given, or the mesh does not fit the strategy.
     NotImplementedError
-        For what is not supported.
+        If ``mixed_precision.keep_low_precision_grads`` is True.
 
     Examples
     --------
@@ -140,7 +142,7 @@ class FullyShardedDataParallel(mt.nn.Module):
 
     @property
     def module(self) -> Any:
-        """The module inside."""
+        """The wrapped module."""
         return self._fsdp_wrapped_module
 
     def __getattr__(self, name: str) -> Any:
@@ -166,7 +168,7 @@ class FullyShardedDataParallel(mt.nn.Module):
         return [one for one in found if id(one) not in inside]
 
     def check_is_root(self) -> bool:
-        """Return whether the module is the one that is called first. Before a forward pass it is not known: return False."""
+        """Return whether the module is the outermost instance, the one that is called first. It is False before the first forward pass."""
         return bool(self._state().is_root)
 
     def _state(self) -> ModuleState:
@@ -175,7 +177,7 @@ class FullyShardedDataParallel(mt.nn.Module):
         return state
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
-        """Yield parameters. Inside `summon_full_params`, the names are those of the module that was given."""
+        """Yield parameters. Inside `summon_full_params`, they have the names that they had before wrapping."""
         for name, one in super().named_parameters(*args, **kwargs):
             yield (_full_state.clean(name) if self._whole else name), one
 
@@ -250,7 +252,7 @@ class FullyShardedDataParallel(mt.nn.Module):
     def set_state_dict_type(
         module: Any, state_dict_type: StateDictType, state_dict_config: StateDictConfig | None = None, optim_state_dict_config: Any = None
     ) -> StateDictSettings:
-        """Set the kind of state dicts of the instances in a module. Return the settings before.
+        """Set the kind of state dicts of the instances in a module. Return the previous settings.
 
         Raise NotImplementedError for LOCAL_STATE_DICT.
         """
@@ -302,9 +304,9 @@ class FullyShardedDataParallel(mt.nn.Module):
         model: Any, optim: Any, optim_state_dict: dict[str, Any], is_named_optimizer: bool = False, load_directly: bool = False,
         group: ProcessGroup | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """Return what ``optim.load_state_dict`` accepts, from the result of `optim_state_dict`.
+        """Convert the result of `optim_state_dict` to what ``optim.load_state_dict`` accepts, and return that.
 
-        With ``load_directly``, call it.
+        With ``load_directly``, also load it into ``optim``.
         """
         found = _full_state.optimizer_to_load(model, optim, optim_state_dict)
         if load_directly:
@@ -328,7 +330,7 @@ def _ignored(modules: Iterable[Any] | None, states: Iterable[Any] | None) -> tup
 
 
 def _initialize(module: Any, function: Callable[[Any], None], ignored: set[int]) -> None:
-    """Give the parameters on meta data."""
+    """Call ``function`` with the submodules that have parameters or buffers on meta, so that it gives them data."""
     for one in list(module.modules()):
         own = [*one.parameters(recurse=False), *one.buffers(recurse=False)]
         if id(one) not in ignored and any(tensor.is_meta for tensor in own):

@@ -291,7 +291,7 @@ def _check_arguments(
         if size <= 0:
             raise ValueError(f"{name}: {argument} must be positive, not {size}")
     if not 0 <= proj_size < hidden_size:
-        raise ValueError(f"{name}: proj_size must be less than hidden_size={hidden_size} and not negative, not {proj_size}")
+        raise ValueError(f"{name}: proj_size must be less than hidden_size={hidden_size} and at least 0, got {proj_size}")
 
 
 def _no_projection(name: str, kwargs: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The parts of a model as programs of a forward and a backward pass, in which operators can be placed.
 
-A model with repeated blocks has three kinds of parts: what comes before the blocks, each kind of block, and what comes behind them, with
-the loss. A part gets an activation from the part before it and hands one on. In the backward pass, gradients go the other way.
+A model with repeated blocks has three kinds of parts: what comes before the blocks, each kind of block, and what comes after them, with
+the loss. A part gets an activation from the part before it and passes one on. In the backward pass, gradients go the other way.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Part:
     name : str
         ``"before"``, ``"behind"``, ``"model"``, or the path of the first block of a kind.
     paths : list of str
-        The paths of the modules that run so: those of all blocks of the kind, else that of the model, ``""``.
+        The paths of the modules that the part stands for: those of all blocks of the kind, else that of the model, ``""``.
     program : Program
         The calls, without writes other than to buffers.
     parameters : dict of Value
@@ -43,7 +43,7 @@ class Part:
     result : Value or structure of Value
         What it returns: an activation, the loss, or the output of the model.
     result_gradient, activation_gradient : Value or None
-        The gradient that the part gets in the backward pass, and the one that it hands back.
+        The gradient that the part gets in the backward pass, and the one that it passes back.
     given : list of Value
         The other arguments. Each rank has them as a whole.
     others : dict of list of Value
@@ -89,7 +89,7 @@ class Part:
         return [*loss, *{value.number: value for found in self.others.values() for value in found}.values()]
 
     def passed(self) -> list[Value]:
-        """Return what the part gets from the part before it, and in the backward pass from that behind it."""
+        """Return what the part gets from the part before it, and in the backward pass from the one after it."""
         return [value for value in (self.activation, None if self.ends else self.result_gradient) if value is not None]
 
     def known(self) -> list[Value]:
@@ -123,7 +123,7 @@ def whole_part(model: Module, given: Given, loss: Callable[..., Any] | None, tar
 
 
 def parts_of(model: Module, outside: Given, loss: Callable[..., Any] | None, targets: tuple, training: bool) -> list[Part]:
-    """Return the parts of a model with repeated blocks: before, each kind of block, behind.
+    """Return the parts of a model with repeated blocks: what is before them, each kind of block, and what is after them.
 
     Parameters
     ----------
@@ -136,12 +136,12 @@ def parts_of(model: Module, outside: Given, loss: Callable[..., Any] | None, tar
     targets : tuple
         Further arguments of the loss.
     training : bool
-        Whether the parts have a backward pass. There must be a loss then.
+        Whether the parts have a backward pass, which needs a loss.
 
     Raises
     ------
     NoBlocks
-        If the model has no repeated blocks that pass one tensor on.
+        If the model has no repeated blocks that pass one tensor from each to the next.
     """
     kinds, order = blocks_of(model)
     paths: list[str] = []
@@ -183,7 +183,7 @@ def _block(module: Module, given: Given, training: bool) -> Program:
 def _around(
     model: Module, paths: list[str], blocks: dict[str, Given], outside: Given, loss: Any, targets: tuple, training: bool
 ) -> tuple[Part, Part]:
-    """Return what comes before, and what comes behind the blocks."""
+    """Return what comes before, and what comes after the blocks."""
     first = next(tensors_in(blocks[paths[0]][:2]))
     state: dict[str, Any] = {}
 
@@ -338,7 +338,7 @@ def _mark_backward(part: Part) -> None:
 
 
 def _drop_unused(part: Part) -> None:
-    """Remove parameters and arguments that the part does not use: the model's other part uses them."""
+    """Remove parameters and arguments that the part does not use. Another part of the model uses them."""
     used = {value.number for call in part.program.calls for value in leaves(Value, (call.args, call.kwargs))}
     used |= {value.number for value in leaves(Value, (part.program.output, part.others))} | {value.number for _, value in part.writes}
     part.parameters = {name: value for name, value in part.parameters.items() if value.number in used}

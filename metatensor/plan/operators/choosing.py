@@ -23,9 +23,9 @@ from metatensor.program.structure import leaves
 __all__ = ["Choice", "Limits", "PlacedPart", "choose", "least_memory"]
 
 ROUNDS = 4
-"""How often the placements on each mesh dimension are chosen at most."""
+"""Maximum number of times that the placements on each mesh dimension are chosen."""
 LEAST = 5.0
-"""Seconds that HiGHS has in any case."""
+"""Seconds that HiGHS gets even if less time is left."""
 
 
 class Limits(NamedTuple):
@@ -52,9 +52,9 @@ class PlacedPart:
     placements: dict[int, Placements]
     """The placements of each value, by number."""
     wanted: dict[int, Placements]
-    """The placements of results of the whole part, where those differ."""
+    """The placements in which the part returns its results, which may differ from those that their calls give them."""
     seconds: float = 0.0
-    """Predicted time on a rank, once."""
+    """Predicted time of one run on a rank."""
     communication: list[tuple[str, int, tuple[int, ...]]] = field(default_factory=list)
     """The collectives of one run: kind, bytes and ranks."""
 
@@ -70,7 +70,7 @@ class Choice:
     gap: float | None
     """Relative distance of the time to the proven lower bound. None for meshes of several dimensions."""
     memory: int
-    """Bytes on a rank that `Limits` count."""
+    """Bytes on a rank, of what `Limits` restricts."""
     variables: int
 
 
@@ -254,8 +254,8 @@ def _grouped(pairs: Iterable[tuple[Placements, int]]) -> dict[Placements, Expres
 def choose(parts: list[Part], costs: Costs, limits: Limits, seconds: float, gap: float) -> Choice | None:
     """Return the fastest placements within the limits, None if nothing fits.
 
-    On a mesh of several dimensions, the placements on one of them are chosen while those on the others are kept, in turn until nothing
-    gets faster. This starts with each dimension, and the best result counts.
+    On a mesh of several dimensions, the placements on one of them are chosen while those on the others are kept. All dimensions take
+    turns until the time no longer decreases. This is repeated with each dimension as the first, and the fastest result is returned.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ class IntegerProgram:
         return len(self.costs) - 1
 
     def choice(self, costs: Iterable[float]) -> list[int]:
-        """Add variables of which one is 1, and return their numbers."""
+        """Add variables, exactly one of which is 1, and return their numbers."""
         found = [self.variable(cost) for cost in costs]
         self.constrain(dict.fromkeys(found, 1.0), 1.0, 1.0)
         return found

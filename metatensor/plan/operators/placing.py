@@ -37,7 +37,7 @@ class OperatorPlan:
     devices: str
     mesh_shape: tuple[int, ...]
     seconds: float
-    """Predicted time of the forward and backward pass and the optimizer, on each rank. Nothing overlaps."""
+    """Predicted time of the forward and backward pass and the optimizer, on each rank, if computation and communication do not overlap."""
     gap: float | None
     """The relative distance of this time to a proven lower bound. None for meshes of several dimensions."""
     memory: int
@@ -156,8 +156,8 @@ def place_operators(
     devices : str or Topology
         A topology, such as ``"8xH100"``; see `metatensor.analysis.topology`.
     mesh : sequence of int, optional
-        The shape of the mesh. Default: one dimension. On several, the placements on one are chosen while those on the others are kept,
-        in turn until nothing gets faster, so they need not be the best of all.
+        The shape of the mesh. Default: one dimension. If there are several, the placements on one are chosen while those on the others
+        are kept, in turn until the time no longer decreases. The result need not be the optimum then.
     loss : callable, optional
         Function of the output and the ``targets``, that returns the loss. Default with ``training``: the mean of the output.
     targets : sequence of Tensor
@@ -171,7 +171,7 @@ def place_operators(
     max_memory : int, optional
         Bytes of a device that a step may use. Default: the memory of the device without ``headroom``.
     headroom : float
-        Part of the memory for what figures leave out. Default 0.1.
+        Part of the memory that is kept free for what the figures leave out. Default 0.1.
     time_limit : float
         Seconds after which HiGHS returns the best placements that it has found.
     gap : float
@@ -206,7 +206,7 @@ def place_operators(
     where = topology_of(devices)
     shape = (where.size,) if mesh is None else tuple(mesh)
     if prod(shape) != where.size or not all(type(n) is int and n > 0 for n in shape):
-        raise ValueError(f"place_operators: a mesh of shape {list(shape)} has {prod(shape)} devices, and {devices} are {where.size}")
+        raise ValueError(f"place_operators: a mesh of shape {list(shape)} has {prod(shape)} devices, but {devices} are {where.size}")
     if not isinstance(model, Module):
         raise ValueError(f"place_operators: expected a module, got {type(model).__name__}")
     if any(not t.is_meta for t in (*model.parameters(), *model.buffers())):
@@ -271,5 +271,5 @@ def _template(part: Part, targets: tuple) -> tuple[tuple, dict[str, Any]]:
 
 def _too_little(least: int | None, size: int, memory: int) -> str:
     found = "" if least is None else f"; {bytes_text(least)} would be enough"
-    return (f"place_operators: no placement is found that fits into {bytes_text(memory)} on each of {size} devices{found}. Use more "
+    return (f"place_operators: no placement was found that fits into {bytes_text(memory)} on each of {size} devices{found}. Use more "
             "devices, a smaller batch, or another precision")  # fmt: skip

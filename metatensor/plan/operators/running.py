@@ -186,7 +186,7 @@ class Runner:
 
 
 class _Flat:
-    """What a run has besides tensors with gradients."""
+    """The inputs of a run that autograd does not handle."""
 
     def __init__(self, runner: Runner, module: Module, given: Sequence[Any]) -> None:
         self.runner, self.module, self.given = runner, module, given
@@ -262,7 +262,7 @@ class _Run(mt.autograd.Function):
                     found.append(None)
                     continue
                 target = runner.placed.wanted[value.number]
-                local = late.get(value, target).contiguous()  # gradients of leaves are laid out as these, else they are copied
+                local = late.get(value, target).contiguous()  # a gradient with another layout than its leaf would be copied
                 found.append(wrap(local, interned(mesh, target, value.shape, _row_major(value.shape), value.dtype)))
         tickets.finish()
         return tuple(found)

@@ -90,7 +90,7 @@ def is_even(shape: Sequence[int], mesh_shape: Sequence[int], placements: Sequenc
 
 
 def local_arguments(call: CallOnMesh, chosen: Sequence[Way]) -> dict[str, Any]:
-    """Return the numbers among the arguments that differ on parts."""
+    """Return the numbers among the arguments that are different for the parts than for the whole."""
     targets = {key: tuple(way.inputs.get(key, Replicate()) for way in chosen) for key in call.tensors}
     locals_ = {key: part_shape(one.shape, call.mesh, targets[key], (0,) * call.mesh.ndim) for key, one in call.tensors.items()}
     return call.fixed | _local_numbers(call, chosen, locals_)
@@ -160,7 +160,7 @@ class Costs:
         return call.overload.qualname, repr(arguments), tuple(tensors.items())
 
     def _alone(self, call: ProgramCall) -> Strategy:
-        """Return the way of a call without tensors: each rank makes the whole."""
+        """Return the strategy of a call without tensors: each rank computes the whole result."""
         whole = (Replicate(),) * self.mesh.ndim
         generator = lambda one: one.generator
         args, kwargs = mapped(generator, Ticket, (tuple(call.args), dict(call.kwargs)))
@@ -215,9 +215,9 @@ class Costs:
         return call.outputs(run_inside(call, arguments, targets, inside_dims(chosen)), arguments)
 
     def _partials_exist(self, one: Strategy, values: Sequence[Value], producible: dict[int, set[Placements]]) -> bool:
-        """Return whether each mesh dimension on which arguments are partial has an argument that may be so.
+        """Return whether, on each mesh dimension on which arguments must be partial, at least one of them can be.
 
-        Where others are cut, as the matrices of a product with a bias, a whole argument becomes partial at no cost.
+        If others are cut, such as the matrices of a product with a bias, a whole argument becomes partial at no cost.
         """
         for dim in range(self.mesh.ndim):
             if any(isinstance(placed[dim], Shard) for placed in one.inputs):

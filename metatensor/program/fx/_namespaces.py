@@ -134,7 +134,7 @@ class Namespaces:
         return made
 
     def _cell(self, cell: Any) -> Any:
-        """Return a closure's cell, or a new one if it holds a function that is copied, as decorated functions do."""
+        """Return a closure's cell, or a new one if its function is copied. Decorated functions have such cells."""
         try:
             value = cell.cell_contents
         except ValueError:
@@ -150,7 +150,7 @@ class Namespaces:
         return bound
 
     def finish(self) -> None:
-        """Copy the global names that traced functions assigned back to their modules."""
+        """Set in the modules the global names that traced functions assigned to."""
         for space in self._spaces.values():
             space.plain.update(space.assigned())
 

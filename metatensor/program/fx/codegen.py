@@ -131,7 +131,7 @@ class _PyTreeCodeGen(CodeGen):
         return leaves
 
     def process_outputs(self, outputs: Any) -> Any:
-        """Return the result with the structure of the traced function's."""
+        """Return the result with the structure that the traced function's result had."""
         if self.pytree_info.out_spec is None:
             return outputs
         leaves = outputs if isinstance(outputs, (list, tuple)) else [outputs]

@@ -1,4 +1,4 @@
-"""Expressions of names for numbers that are known at several sizes."""
+"""Find expressions in the names of sizes for numbers that are known at several sizes."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Fitter:
     def _quotient(self, column: Column, signs: tuple[int, ...] = (0,)) -> Any:
         """Return ``k*((p*x + a)//b) + c`` of a name or a known expression x, with x added or subtracted if `signs` contains 1 or -1.
 
-        Sizes are often quotients of preceding sizes with small divisors. Few numbers determine such a quotient.
+        Sizes are often quotients of preceding sizes with small divisors. A few numbers are enough to determine such a quotient.
         """
         best: tuple[Any, Any, Any] | None = None
         alone = [(tuple(point[one] for point in self.points), name(one)) for one in self.names]
@@ -331,7 +331,7 @@ def _pairs(values: Column, column: Column) -> list[tuple[int, int]] | None:
 def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any, Any, Any] | None:
     """Return ``k*((p*x + a)//b) + c`` fitted to pairs of `x` and a number, if it costs less than `best`.
 
-    The result is the cost, the expression, and a pair of expressions between which the numbers do not decide, or None.
+    The result is the cost, the expression, and, if the numbers fit more than one expression, a pair of these, else None.
     """
     steps = [v - pairs[0][1] for _, v in pairs]
     k = math.gcd(*steps)

@@ -35,7 +35,7 @@ class Result(NamedTuple):
     """The purpose of one value that a graph returns."""
 
     kind: str
-    """"user", "buffer", "parameter", "argument" (which are written) or "token"."""
+    """"user" for a result of the call, "token", or "buffer", "parameter" or "argument" for a tensor that the value is written to."""
     name: str = ""
     """Name of the tensor of the module, or of the argument, that gets the value."""
 
@@ -85,7 +85,7 @@ class ExportedModule(mt.nn.Module):
 
     @property
     def missing_operators(self) -> list[str]:
-        """The names of those that metatensor does not have. A call raises NotImplementedError, which names the first."""
+        """The functions that the graph calls but metatensor does not have. If there are any, a call raises NotImplementedError."""
         return [name for name, known in self.operators.items() if not known]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -150,7 +150,7 @@ class ExportedModule(mt.nn.Module):
         for one, value in zip(wanted, leaves):
             if one.sizes is None:
                 if isinstance(value, Tensor) or one.value is not ... and not _same(one.value, value):
-                    raise self.mismatch(f"argument {one.name!r} was {one.value!r} in the export, and is {value!r:.80} now")
+                    raise self.mismatch(f"argument {one.name!r} was {one.value!r} in the export, but is {value!r:.80} now")
                 continue
             if not isinstance(value, Tensor):
                 raise TypeError(f"argument {one.name!r} must be a Tensor, got {type(value).__name__}")
@@ -162,7 +162,7 @@ class ExportedModule(mt.nn.Module):
                     first = names.setdefault(size, found)
                     low, high = self.range_constraints.get(size, (None, None))
                     if first != found:
-                        raise self.mismatch(f"argument {one.name!r}: size {dim} must be {first}, as {size} is elsewhere; it is {found}")
+                        raise self.mismatch(f"argument {one.name!r}: size {dim} is {found}, but {size} is {first} elsewhere")
                     if low is not None and found < low or high is not None and found > high:
                         raise self.mismatch(f"argument {one.name!r}: size {dim} must be between {low} and {high}, and is {found}")
                 else:

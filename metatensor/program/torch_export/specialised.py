@@ -59,8 +59,8 @@ def program_of(file: File, module: ExportedModule, *, warn: bool = True) -> Prog
     reads = dependent_reads(program) if warn else []
     if reads:
         warnings.warn(
-            f"{file.name}: the program does what the graph does for the arguments in the file, whose values it read "
-            f"({describe(program, reads[0])}); metatensor.program.torch_export.load returns a module that follows the values",
+            f"{file.name}: the program repeats what the graph did for the arguments in the file, because the graph reads values "
+            f"({describe(program, reads[0])}); metatensor.program.torch_export.load returns a module that reads them in each call",
             stacklevel=3,
         )  # fmt: skip
     found = _named(there, module)

@@ -111,7 +111,7 @@ class _Record:
         compute_through(self.name, through, derived=derived)
 
     def outcome(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the operator if its gradient uses a context. Use the kernel's result if the kernel already ran for the metadata."""
+        """Return the result of an operator whose gradient uses a context: that of the kernel if it already ran for the metadata."""
         owner, result = getattr(_run, "outcome", None) or (None, None)
         _run.outcome = None
         return result if owner is self else registry[self.name](*args, **kwargs)
@@ -219,8 +219,9 @@ class Library:
         """Register `fn` as the kernel of an operator for a dispatch key.
 
         The key is "CPU", "CUDA", another device, "Meta" for the fake function, or a Composite key for all devices. Keys
-        of steps that metatensor does not have are ignored. "Autograd", or "AutogradCPU" and so on for one device, makes
-        `fn` compute the operator where gradients are recorded; it calls an `autograd.Function` that calls the operator.
+        of dispatch steps that metatensor does not have are ignored. With "Autograd", or "AutogradCPU" and so on for one
+        device, `fn` computes the operator where gradients are recorded. It then calls an `autograd.Function` that calls
+        the operator.
         """
         name = op_name if isinstance(op_name, str) else _name_of(op_name)
         qualified = name if "::" in name else f"{self.ns}::{name}"

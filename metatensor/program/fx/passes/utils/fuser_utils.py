@@ -104,7 +104,9 @@ def fuse_as_graphmodule(
 def insert_subgm(
     gm: GraphModule, sub_gm: GraphModule, orig_inputs: tuple[Node, ...], orig_outputs: tuple[Node, ...], insertion_point: Node | None = None
 ) -> GraphModule:
-    """Insert a call of a module, named after its class, into a graph, and use its results instead of those of nodes.
+    """Add a submodule to a module, insert a call of it into the graph, and replace the results of nodes by those of the call.
+
+    The submodule is named after its class.
 
     Parameters
     ----------
