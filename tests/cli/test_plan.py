@@ -128,7 +128,7 @@ def test_train_does_not_fit(run, deep):
     ((*TRAIN, "--shard", "7"), "shard 7 is unknown; choose from 0, 1, 2, 3"),
     ((*TRAIN, "--explain", "1"), "give the ranks of two layouts"),
     ((*TRAIN, "--what-if", "color=3"), "is not NAME=VALUE with one of sequence"),
-    ((*TRAIN, "--export", "x.sh"), "there are torchtitan.toml"),
+    ((*TRAIN, "--export", "x.sh"), "choose from torchtitan.toml"),
     ((*TRAIN[:2], "8xH10", *TRAIN[3:]), "H10"),
 ])  # fmt: skip
 def test_usage_of_train(run, deep, options, message):
@@ -195,11 +195,11 @@ def test_wrong_sweeps(run, blocks):
         (("--over", "color=1"), "is not NAME=VALUE with one of sequence"), (("--over", "sequence=1,x"), "is not an integer of at least 1"),
         (("--over", "sequence=8,16", "--explain", "0,1"), "--explain does not go with --over"),
         (("--executor", "cloud"), "expected one of"),
-        (("--sweep", "text"), "no file of a sweep"), (("--over", "sequence=1", "--over", "sequence=2"), "given twice"),
+        (("--sweep", "text"), "not the file of a sweep"), (("--over", "sequence=1", "--over", "sequence=2"), "given twice"),
     ):  # fmt: skip
         assert message in plan(run, *SWEPT, *options, code=2)
     for options, message in (
-        (("missing",), "there is no such file"), (("text",), "no file of a sweep"), (("text", "--open"), "--open needs"),
+        (("missing",), "there is no such file"), (("text",), "not the file of a sweep"), (("text", "--open"), "--open needs"),
     ):  # fmt: skip
         done = run("plans", *options)
         assert done.exit_code and message in " ".join(done.output.split())

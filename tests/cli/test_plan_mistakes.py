@@ -65,7 +65,7 @@ TRAIN = ("--train", "--devices", "8xH100", "--global-batch", "16", "-i", "int64[
     ("Net", (*TRAIN, "--devices", "8xH100 + 4xA100"), 2, "must have as many devices each"),
     ("Net", (*TRAIN, "-i", "int64[batch,h]"), 2, "the size 'h' has no value"),
     ("Net", (*TRAIN, "--optimizer", "none"), 2, "there are adadelta"),
-    ("Net", (*TRAIN, "--precision", "int3"), 2, "there are fp32"), ("Net", (*TRAIN, "--explain", "0,9999"), 2, "there are layouts 0 to"),
+    ("Net", (*TRAIN, "--precision", "int3"), 2, "choose from fp32"), ("Net", (*TRAIN, "--explain", "0,9999"), 2, "there are layouts 0 to"),
     ("Net", ("--serve", "--devices", "t4"), 1, "keeps nothing between two steps"),
     ("Net", ("--serve", "--devices", "t4,4090"), 2, "the devices differ"),
     ("Net", ("--serve", "--devices", "8xH100", "--tensor", "3"), 2, "possible sizes are 1, 2, 4, 8"),

@@ -63,7 +63,7 @@ def test_deepspeed(plans):
     ("both", "accelerate.yaml", "no setting for tensor or pipeline"),
     ("both", "deepspeed.json", "no setting for tensor or pipeline"),
     ("selective", "megatron.sh", "selective recomputation"),
-    (0, "slurm.sh", "there are torchtitan.toml"),
+    (0, "slurm.sh", "choose from torchtitan.toml"),
 ])  # fmt: skip
 def test_errors(plans, plan, name, message):
     with pytest.raises(ValueError, match=message):

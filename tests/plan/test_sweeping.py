@@ -126,7 +126,7 @@ def test_files_that_are_no_sweep(tmp_path):
     with sqlite3.connect(other) as connection:
         connection.execute("CREATE TABLE notes (text)")
     empty.touch()
-    for file, message in ((text, "no file of a sweep"), (other, "another database"), (tmp_path, "no file of a sweep")):
+    for file, message in ((text, "not the file of a sweep"), (other, "another database"), (tmp_path, "not the file of a sweep")):
         with pytest.raises(SweepError, match=message):
             SweepFile(file)
     with pytest.raises(SweepError, match="there is no such file"):

@@ -1,7 +1,7 @@
 """The page of plans: one HTML file with all layouts of searches, without network access.
 
 The page contains the layouts as columns of numbers in JSON and draws everything from them. ``plans.html`` is its frame and ``plans.css``
-its style, on the head, the theme and two scripts of `metatensor.analysis.page`. ``choice.js`` holds the rows and which of them are
+its style. The head, the theme and two scripts are those of `metatensor.analysis.page`. ``choice.js`` holds the rows and which of them are
 chosen, ``axes.js`` draws the parallel coordinates on a canvas, ``front.js`` the plot of memory against time with Plotly, ``rows.js`` the
 table, and ``begin.js`` starts them. Plotly's own parallel coordinates make functions from text, which the page's security policy
 forbids. A content security policy forbids all requests.
@@ -22,7 +22,7 @@ __all__ = ["contents", "document", "write"]
 SHARED = ("text.js", "unpack.js")
 SCRIPTS = ("choice.js", "axes.js", "front.js", "rows.js", "begin.js")
 MOST = 20_000
-"""Layouts of a page. Of more, the fastest ones of each plan are shown, with those that none surpasses."""
+"""Maximum number of layouts on a page. If there are more, the fastest of each plan are shown, and all of `TrainingPlan.pareto`."""
 FIGURES = ("seconds", "peak", "mfu", "exposed", "bubble", "tokens_per_second", "energy", "price")
 
 

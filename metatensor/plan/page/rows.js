@@ -23,7 +23,7 @@ function drawRows() {
   const all = sortedRows();
   byId("table").tBodies[0].replaceChildren(...all.slice(0, tableView.count).map((i) => {
     const cells = shown.map((column) => element("td", { class: column.word ? "word" : "" }, column.text(column.raw ? column.raw[i] : column.values[i])));
-    const row = element("tr", { class: i === choice.marked ? "marked" : "", id: `row-${i}` }, element("td", { title: columns.best[i] ? "none surpasses it in both time and memory" : null }, columns.best[i] ? "★" : ""), ...cells);
+    const row = element("tr", { class: i === choice.marked ? "marked" : "", id: `row-${i}` }, element("td", { title: columns.best[i] ? "no other layout is both faster and smaller" : null }, columns.best[i] ? "★" : ""), ...cells);
     row.addEventListener("click", () => mark(i));
     return row;
   }));
