@@ -18,6 +18,14 @@
 #define MT_CLONES
 #endif
 
+/* Unroll the following loop, so that its index is a constant. */
+#if defined(__GNUC__)
+#define MT_PRAGMA(text) _Pragma(#text)
+#define MT_UNROLL(times) MT_PRAGMA(GCC unroll times)
+#else
+#define MT_UNROLL(times)
+#endif
+
 typedef struct {
     uint64_t key[2];
     uint64_t block[2]; /* 128-bit counter of the next block; the first is 1 */
@@ -49,25 +57,31 @@ static inline int mt_seek(mt_stream *s, uint64_t seed, uint64_t ticket, uint64_t
 /* Write the next blocks of four words. Interleaving blocks would not be faster, because processors overlap the
    iterations of this loop anyway. */
 static void mt_blocks(mt_stream *s, uint64_t *out, ptrdiff_t blocks) {
+    uint64_t keys[10][2], low = s->block[0], high = s->block[1];
+    for (int round = 0; round < 10; round++) {
+        keys[round][0] = s->key[0] + (uint64_t)round * UINT64_C(0x9E3779B97F4A7C15);
+        keys[round][1] = s->key[1] + (uint64_t)round * UINT64_C(0xBB67AE8584CAA73B);
+    }
     for (; blocks > 0; blocks--, out += 4) {
-        uint64_t x0 = s->block[0], x1 = s->block[1], x2 = 0, x3 = 0, k0 = s->key[0], k1 = s->key[1];
+        uint64_t x0 = low, x1 = high, x2 = 0, x3 = 0;
+        MT_UNROLL(10)
         for (int round = 0; round < 10; round++) {
             uint64_t low0, low1;
             uint64_t high0 = mt_mulhi(x0, UINT64_C(0xD2E7470EE14C6C93), &low0);
             uint64_t high1 = mt_mulhi(x2, UINT64_C(0xCA5A826395121157), &low1);
-            x0 = high1 ^ x1 ^ k0;
+            x0 = high1 ^ x1 ^ keys[round][0];
             x1 = low1;
-            x2 = high0 ^ x3 ^ k1;
+            x2 = high0 ^ x3 ^ keys[round][1];
             x3 = low0;
-            k0 += UINT64_C(0x9E3779B97F4A7C15);
-            k1 += UINT64_C(0xBB67AE8584CAA73B);
         }
         out[0] = x0;
         out[1] = x1;
         out[2] = x2;
         out[3] = x3;
-        s->block[1] += ++s->block[0] == 0;
+        high += ++low == 0;
     }
+    s->block[0] = low;
+    s->block[1] = high;
 }
 
 /* Return the top 53 bits of a word as a double, exactly. All operations can be vectorized. */
@@ -117,10 +131,7 @@ static inline double mt_log(double x) {
     f = m - 1.0;
     s = f / (2.0 + f);
     z = s * s;
-    p = 2.0 / 25;
-    p = p * z + 2.0 / 23;
-    p = p * z + 2.0 / 21;
-    p = p * z + 2.0 / 19;
+    p = 2.0 / 19; /* z is at most 0.0295: the next term, z**10 / 21, is below 2**-55 */
     p = p * z + 2.0 / 17;
     p = p * z + 2.0 / 15;
     p = p * z + 2.0 / 13;
@@ -138,8 +149,7 @@ static inline double mt_cos(double b) {
     double j = (b * 0.6366197723675814 + 0x1.8p52) - 0x1.8p52;
     double r = ((b - j * 0x1.921fb544p+0) - j * 0x1.0b4611a6p-34) - j * 0x1.3198a2e037073p-69;
     double z = r * r, c, s, sign;
-    c = -1.0 / 6402373705728000.0;
-    c = c * z + 1.0 / 20922789888000.0;
+    c = 1.0 / 20922789888000.0; /* z is at most 0.617: the next terms, z**9 / 18! and z**8 / 17!, are below 2**-53 */
     c = c * z - 1.0 / 87178291200.0;
     c = c * z + 1.0 / 479001600.0;
     c = c * z - 1.0 / 3628800.0;
@@ -147,8 +157,7 @@ static inline double mt_cos(double b) {
     c = c * z - 1.0 / 720.0;
     c = c * z + 1.0 / 24.0;
     c = 1.0 - z * (0.5 - z * c);
-    s = 1.0 / 355687428096000.0;
-    s = s * z - 1.0 / 1307674368000.0;
+    s = -1.0 / 1307674368000.0;
     s = s * z + 1.0 / 6227020800.0;
     s = s * z - 1.0 / 39916800.0;
     s = s * z + 1.0 / 362880.0;
@@ -183,7 +192,7 @@ MT_CLONES static int mt_normal32(const mt_pair *pairs, float *out, uint8_t *doub
 /* Do the same as mt_sort_random for at most 2**18 words, with two digits that are counted in one pass. */
 static void mt_sort_few(uint64_t *words, uint64_t *room, ptrdiff_t n) {
     uint32_t low[1 << MT_DIGIT], high[1 << MT_DIGIT], below = 0, under = 0;
-    const int digit = n < 1 << 14 ? 9 : MT_DIGIT, shift = 64 - 2 * digit, top = 64 - digit;
+    const int digit = n < 1 << 12 ? 8 : n < 1 << 15 ? 9 : MT_DIGIT, shift = 64 - 2 * digit, top = 64 - digit;
     const uint64_t mask = ((uint64_t)1 << digit) - 1;
     memset(low, 0, sizeof(uint32_t) << digit);
     memset(high, 0, sizeof(uint32_t) << digit);
@@ -228,11 +237,13 @@ static uint64_t *mt_sort_random(uint64_t *words, uint64_t *room, ptrdiff_t n) {
     return words;
 }
 
-/* Return word % span, given inverse = floor((2**64 - 1) / span). */
-static inline uint64_t mt_remainder(uint64_t word, uint64_t span, uint64_t inverse) {
-    uint64_t low, rest = word - mt_mulhi(word, inverse, &low) * span;
-    while (rest >= span) rest -= span;
-    return rest;
+/* Write words[i] % span + base, given inverse = floor((2**64 - 1) / span), or words[i] + base if span is 0. The estimate
+   of the quotient is at most 1 too small. */
+static void mt_integers(const uint64_t *words, uint64_t *out, ptrdiff_t n, uint64_t span, uint64_t inverse, uint64_t base) {
+    for (ptrdiff_t i = 0; i < n; i++) {
+        uint64_t low, rest = words[i] - mt_mulhi(words[i], inverse, &low) * span;
+        out[i] = (rest >= span ? rest - span : rest) + base;
+    }
 }
 
 #endif

@@ -27,7 +27,8 @@ cdef extern from "metatensor/_core/philox.h" nogil:
     int normal32 "mt_normal32" (const Pair* pairs, float* out, uint8_t* doubtful, Py_ssize_t n,
                                 double mean, double std) noexcept
     uint64_t* sort_random "mt_sort_random" (uint64_t* words, uint64_t* room, Py_ssize_t n) noexcept
-    uint64_t remainder_of "mt_remainder" (uint64_t word, uint64_t span, uint64_t inverse) noexcept
+    void integers_of "mt_integers" (const uint64_t* words, uint64_t* out, Py_ssize_t n,
+                                    uint64_t span, uint64_t inverse, uint64_t base) noexcept
 
 cdef enum:
     PIECE = 512         # number of words generated at a time, a multiple of 4
@@ -226,8 +227,8 @@ def fill_integers(memory, low, high, seed, ticket, start):
     cdef _Out out = _Out(memory, 8)
     cdef object wide = high - low
     cdef uint64_t* to = <uint64_t*>out.view.buf
-    cdef uint64_t span, base = low & _MASK, inverse = 0, limit = 0, word
-    cdef uint64_t first_seed = seed & _MASK, number = ticket & _MASK, place = start & _MASK, above = start >> 64 & _MASK
+    cdef uint64_t span, base = low & _MASK, inverse = 0, limit = 0
+    cdef uint64_t drawn, first_seed = seed & _MASK, number = ticket & _MASK, place = start & _MASK, above = start >> 64 & _MASK
     cdef const uint64_t* words
     cdef Py_ssize_t first, count, i
     cdef Words w
@@ -243,14 +244,13 @@ def fill_integers(memory, low, high, seed, ticket, start):
         while first < out.n:
             count = min(<Py_ssize_t>PIECE, out.n - first)
             words = _next(&w, count)
-            for i in range(count):
-                word = words[i]
-                if limit and word >= limit:
-                    word = _again(first_seed, number, place + <uint64_t>(first + i),
-                                  above + (place + <uint64_t>(first + i) < place), limit)
-                if span:
-                    word = remainder_of(word, span, inverse)
-                to[first + i] = word + base
+            integers_of(words, to + first, count, span, inverse, base)
+            if limit:
+                for i in range(count):
+                    if words[i] >= limit:
+                        drawn = _again(first_seed, number, place + <uint64_t>(first + i),
+                                       above + (place + <uint64_t>(first + i) < place), limit)
+                        integers_of(&drawn, to + first + i, 1, span, inverse, base)
             first += PIECE
 
 
@@ -273,22 +273,22 @@ def fill_permutation(memory, seed, ticket):
     cdef uint64_t* to = <uint64_t*>out.view.buf
     cdef uint64_t* room = <uint64_t*>PyMem_RawMalloc(max(out.n, 1) * sizeof(uint64_t))
     cdef uint64_t* order
-    cdef const uint64_t* words
+    cdef uint64_t words[PIECE]
     cdef uint64_t first_seed = seed & _MASK, number = ticket & _MASK, mask, found
     cdef Py_ssize_t first, count, i, k
     cdef int bits = 0
-    cdef Words w
+    cdef Stream s
     if room == NULL:
         raise MemoryError()
     while out.n >> bits:
         bits += 1
     mask = (<uint64_t>1 << bits) - 1
-    _open(&w, seed, ticket, 0)
+    seek(&s, first_seed, number, 0, 0)
     with nogil:
         first = 0
         while first < out.n:
             count = min(<Py_ssize_t>PIECE, out.n - first)
-            words = _next(&w, count)
+            draw_blocks(&s, words, (count + 3) // 4)
             for i in range(count):
                 to[first + i] = (words[i] & ~mask) | <uint64_t>(first + i)
             first += PIECE

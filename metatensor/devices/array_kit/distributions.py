@@ -189,7 +189,7 @@ def _integers(kit: Any, ticket: Any, low: int, high: int, count: int, first: int
 
 def _fill_integers(kit: Any, out: Any, ticket: Any, low: int, high: int) -> None:
     kind = np.uint64 if out.dtype == np.uint64 else np.int64
-    _fill(kit, out, lambda count, first: _integers(kit, ticket, low, high, count, first).astype(kind))
+    _fill(kit, out, lambda count, first: _integers(kit, ticket, low, high, count, first).astype(kind, copy=False))
 
 
 @kernel("randint")

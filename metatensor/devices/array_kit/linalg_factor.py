@@ -169,15 +169,17 @@ def qr(kit: Any, out: Any, a: Any, mode: str) -> Any:
     # NumPy's function takes three times as long, because it passes LAPACK too little workspace.
     rows, columns = a.shape[-2:]
     rank, width = min(rows, columns), rows if mode == "complete" else min(rows, columns)
-    q, r = np.zeros((*a.shape[:-1], width), a.dtype), np.zeros((*a.shape[:-2], width, columns), a.dtype)
+    # The columns of a result are contiguous, as in LAPACK: these are the transposed matrices.
+    q, r = np.zeros((*a.shape[:-2], width, rows), a.dtype), np.zeros((*a.shape[:-2], columns, width), a.dtype)
     factorize, expand = lapack("geqrf", a.dtype), lapack("orgqr", a.dtype)
+    upper = np.tri(columns, rank, dtype=np.bool_)
     for i, matrix in enumerate(flat(a)):
         factors, tau = factorize(matrix, lwork=blocked(matrix))[:2]
-        flat(r)[i, :rank] = np.triu(factors[:rank])
-        vectors = np.zeros((rows, width), a.dtype, order="F")
+        np.copyto(flat(r)[i, :, :rank], factors.T[:, :rank], where=upper)
+        vectors = flat(q)[i].T
         vectors[:, :rank] = factors[:, :rank]
-        flat(q)[i] = expand(vectors, tau, lwork=blocked(vectors), overwrite_a=True)[0]
-    return q, r
+        vectors[:] = expand(vectors, tau, lwork=blocked(vectors), overwrite_a=True)[0]
+    return q.swapaxes(-1, -2), r.swapaxes(-1, -2)
 
 
 @kernel("geqrf")
