@@ -23,7 +23,7 @@ from metatensor._core.op cimport (
 from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, answers_itself, run_parts
 from metatensor._core.rule_node cimport begin, record, record_write
 from metatensor._core.storage cimport Storage, new_storage
-from metatensor._core.tensor cimport Tensor, over_storage, set_layout, set_requires_grad, shape_str
+from metatensor._core.tensor cimport Tensor, mark_changed, over_storage, set_layout, set_requires_grad, shape_str
 from metatensor._core.thread cimport ThreadState, thread_state
 from metatensor._core.types cimport MAX_DIMS, T_DISTRIBUTED, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from threading import get_ident
@@ -360,18 +360,18 @@ cdef object run_distributed(Call* c):
         state.grad_enabled = recording
     if c.variant == IN_PLACE:
         result = <object>c.args[0]
-        (<Tensor>result).storage.version += 1
+        mark_changed(<Tensor>result)
         (<DistributedTensor>result).seen = (<Tensor>result).storage.version
         if node is not None:
             record_write(c, ov, node, result)
     elif c.variant == WITH_OUT:
         for one in <object>c.out if isinstance(<object>c.out, (tuple, list)) else (<object>c.out,):
-            (<Tensor>one).storage.version += 1
+            mark_changed(<Tensor>one)
             if (<DistributedTensor>one).view == COPY_VIEW:
                 later("write_through")(one)
         return <object>c.out
     elif ov.mutates and result is <object>c.args[0]:
-        (<Tensor>result).storage.version += 1
+        mark_changed(<Tensor>result)
         if grad:
             record(c, ov, result)
     elif grad and result is not <object>c.args[0]:

@@ -23,6 +23,7 @@ from metatensor._core.errors import meta_copy
 from metatensor._core.formats import contiguous_format, preserve_format
 from metatensor._core.late import later
 from metatensor._core.gradients import gradient
+from metatensor._core.sharding import sharding
 
 
 # Parts of gradients ---------------------------------------------------------------------------------
@@ -338,6 +339,7 @@ define("_without_backward(Tensor(a) input, Tensor[] inputs, str function) -> Ten
        VIEW | MIXED | FUNCTION_ONLY,
        "View of the same elements, the result of an `autograd.Function` in a program. Its gradient with respect to `inputs`, the "
        "arguments of the function, is not known, so a backward pass that needs it raises RuntimeError. `function` is for the message.")
+sharding("_without_backward", "cut input -> cat", "pass avg, max, min, product, sum of input", "keep inputs")
 gradient("_without_backward", input=lambda grad, function: no_gradient(function), inputs=lambda grad, function: no_gradient(function),
          tangent=lambda function: no_gradient(function))
 

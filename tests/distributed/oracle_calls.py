@@ -9,7 +9,8 @@ Each call runs on four simulated ranks, on meshes of one and two dimensions. Its
 replicated, and so are the gradients of its results. Results and gradients, gathered, must be those of the plain call.
 
 The records hold no values, so random ones are used. A call that fails with these values counts as "unsuited". A call that is not
-differentiable counts as unsuited for gradients only.
+differentiable counts as unsuited for gradients only. A call that differs only in that elements are NaN instead of infinite counts as
+"infinite": a partial sum that is divided by zero has infinite parts, whose signs may differ.
 """
 
 import argparse
@@ -188,15 +189,30 @@ def _scale(tensor):
     return finite.max().item() if finite.numel() else 0.0
 
 
+INFINITE = "NaN instead of infinity"
+
+
+def with_infinities(got, expected):
+    """Return a tensor with infinities in place of NaN, where another one has them."""
+    if got is None or expected is None or got.shape != expected.shape or got.dtype != expected.dtype:
+        return got
+    return mt.where(got.isnan() & expected.isinf(), expected, got)
+
+
 def difference(call, got, expected):
     """Return what two outcomes differ in, or ""."""
     if got.layouts != expected.layouts:
         return f"results are {got.layouts} instead of {expected.layouts}"
     if len(got.others) != len(expected.others) or not all(a == b or a != a for a, b in zip(got.others, expected.others)):
         return f"returned {got.others} instead of {expected.others}"
-    if call.record["op"] not in WITHOUT_VALUES and not all(map(alike, got.tensors, expected.tensors)):
-        return "values of the results"
-    return "" if all(map(alike, got.grads, expected.grads)) else "values of the gradients"
+    found = ""
+    for what, mine, plain_ones in (("results", got.tensors, expected.tensors), ("gradients", got.grads, expected.grads)):
+        if (what == "results" and call.record["op"] in WITHOUT_VALUES) or all(map(alike, mine, plain_ones)):
+            continue
+        if not all(map(alike, map(with_infinities, mine, plain_ones), plain_ones)):
+            return f"values of the {what}"
+        found = f"{INFINITE} in the {what}"
+    return found
 
 
 def plain(record, seed):
@@ -292,7 +308,8 @@ def main():
     start = time.time()
     for record, place, problem in results(chosen, options.placements):
         name = record["op"] + ("." + record["var"] if record["var"] else "")
-        count[name]["unsuited" if problem is None else "wrong" if problem else "right"] += 1
+        kind = "unsuited" if problem is None else "infinite" if problem.startswith(INFINITE) else "wrong" if problem else "right"
+        count[name][kind] += 1
         if problem:
             problems[name].append(f"{record['id']} {record['call'][1]} placement {place}: {problem}")
     for name, found in sorted(problems.items()):
@@ -300,11 +317,11 @@ def main():
             print(f"{name} ({len(found)}): {one}")
     if options.table:
         for name, found in sorted(count.items()):
-            print(f"{name:50} {found['right']:5} right {found['wrong']:5} wrong {found['unsuited']:5} unsuited")
+            print(f"{name:50}" + "".join(f" {found[kind]:5} {kind}" for kind in ("right", "wrong", "infinite", "unsuited")))
     total = sum(count.values(), Counter())
-    print(f"{len(count)} operators, {len(chosen)} calls: {total['right']} right, {total['wrong']} wrong ({len(problems)} operators), "
-          f"{total['unsuited']} unsuited, in {time.time() - start:.0f} s")  # fmt: skip
-    return bool(problems)
+    print(f"{len(count)} operators, {len(chosen)} calls: {total['right']} right, {total['wrong']} wrong, {total['infinite']} infinite "
+          f"({len(problems)} operators), {total['unsuited']} unsuited, in {time.time() - start:.0f} s")  # fmt: skip
+    return bool(total["wrong"])
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def test_placements_of_results():
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 2)])
-@pytest.mark.parametrize("size", [(8, 4), (5, 3), (2, 7), (1, 1)])
+@pytest.mark.parametrize("size", [(8, 4), (5, 3), (2, 7), (1, 1), (0, 4), (4, 0)])
 def test_redistribution_keeps_the_values(shape, size):
     def check(mesh):
         whole = mt.arange(float(size[0] * size[1])).reshape(size)

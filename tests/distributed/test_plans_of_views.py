@@ -1,4 +1,6 @@
-"""Distributed tensors keep their parts where operators allow it: views with -1, fused attention and fused norms."""
+"""Distributed tensors keep their parts where operators allow it: views, fused attention and fused norms."""
+
+import itertools
 
 import pytest
 
@@ -6,6 +8,8 @@ import metatensor as mt
 from metatensor import distributed
 from metatensor.distributed import CommunicationLog
 from metatensor.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
+from metatensor.distributed.tensor.experimental import implicit_replication
+from metatensor.distributed.tensor.placement_types import _StridedShard
 from metatensor.nn import functional as F
 
 
@@ -91,3 +95,69 @@ def test_parts_that_were_moved_are_laid_out_like_the_whole(mesh):
     order = sorted(range(4), key=lambda dim: -y.stride(dim))
     assert order == sorted(range(4), key=lambda dim: -y._local_tensor.stride(dim)) == [0, 2, 1, 3]
     assert y.transpose(1, 2).reshape(2, 16, 256).shape == (2, 16, 256)
+
+
+ROWS = _StridedShard(0, split_factor=4)
+MERGING = {
+    "rows of a batch": (lambda x: x.flatten(0, 1), 1, ROWS, 0),
+    "all dimensions": (lambda x: x.flatten(), 2, _StridedShard(0, split_factor=24), 0),
+    "the last two dimensions": (lambda x: x.flatten(1), 2, _StridedShard(1, split_factor=6), 0),
+    "a product of the rows": (lambda x: x.flatten(0, 1) @ mt.ones(8, 3, dtype=x.dtype, device="cpu"), 1, ROWS, 0),
+    "split off again": (lambda x: x.flatten(0, 1).relu().view(4, 6, 8), 1, Shard(1), 0),
+    "split in another way": (lambda x: x.flatten(0, 1).view(6, 4, 8), 1, Shard(0), 1),
+    "a plain tensor is added": (lambda x: x.flatten(0, 1) + mt.ones(24, 8, dtype=x.dtype, device="cpu"), 1, ROWS, 0),
+    "an operator that needs whole columns": (lambda x: x.flatten(0, 1).sort(0).values, 1, Shard(1), 1),
+    "a sum of all rows": (lambda x: x.flatten(0, 1).sum(0), 1, Partial(), 0),
+}
+
+
+@pytest.mark.parametrize("name", MERGING)
+def test_a_view_keeps_the_parts_of_a_dimension_that_it_merges(name):
+    function, dim, wanted, collectives = MERGING[name]
+    x = mt.arange(4 * 6 * 8, dtype=mt.float64, device="cpu").reshape(4, 6, 8).sin().requires_grad_()
+    expected = function(x)
+    weight = mt.arange(expected.numel(), dtype=mt.float64, device="cpu").cos().reshape(expected.shape)
+    (expected * weight).sum().backward()
+
+    def run():
+        distributed.init_process_group()
+        given = distribute_tensor(x.detach(), init_device_mesh("cpu", (2,)), [Shard(dim)]).requires_grad_()
+        with implicit_replication():
+            with CommunicationLog() as log:
+                y = function(given)
+            (y * weight).sum().backward()
+        assert y.placements == (wanted,) and [one.kind for one in log] == ["all_to_all"] * collectives
+        assert mt.allclose(y.detach().full_tensor(), expected.detach()) and mt.allclose(given.grad.full_tensor(), x.grad)
+
+    distributed.sim.run(run, world_size=2)
+
+
+@pytest.mark.parametrize("shape", [(4, 6, 8), (4, 3, 5)])
+def test_views_of_tensors_that_are_divided_twice(shape):
+    """How many runs a part has depends on both mesh dimensions, and dimensions may be divided unevenly."""
+    x = mt.arange(mt.Size(shape).numel(), device="cpu").reshape(shape)
+    choices = [Replicate(), Shard(0), Shard(1), Shard(2)]
+
+    def run():
+        distributed.init_process_group()
+        mesh = init_device_mesh("cpu", (2, 2))
+        for placements in itertools.product(choices, choices):
+            given = distribute_tensor(x, mesh, placements, src_data_rank=None)
+            for first, last in ((0, 1), (0, 2), (1, 2)):
+                flat = given.flatten(first, last)
+                assert mt.equal(flat.full_tensor(), x.flatten(first, last)), placements
+                assert mt.equal(flat.view(shape).full_tensor(), x), placements
+
+    distributed.sim.run(run, world_size=4)
+
+
+def test_a_mean_over_uneven_strided_shards():
+    """An average of the parts' means would give parts with fewer elements more weight."""
+
+    def run():
+        distributed.init_process_group()
+        x = distribute_tensor(mt.arange(8.0, device="cpu"), init_device_mesh("cpu", (4,)), [_StridedShard(0, split_factor=3)])
+        assert mt.equal((x + 1).full_tensor(), mt.arange(1.0, 9.0, device="cpu"))
+        return x.mean().full_tensor().item(), x.amax().full_tensor().item(), x.to_local().numel()
+
+    assert distributed.sim.run(run, world_size=4) == [(3.5, 7.0, count) for count in (3, 3, 2, 0)]

@@ -55,12 +55,14 @@ def test_the_text_form_is_read_back():
         "op": Rules(
             (Cut(("a", "b[dim]"), ("cat", "sum"), (("right", (-1,)), ("mode", "x")), ("c",), True), Cut(("a",), ("same",))),
             (Pass(("a",), "max", ("min",), (("flag", True),)), Pass(("a", "b"), "sum", ("sum",))),
+            ("d", "e"),
         )
     }
     assert parse_rules(format_rules(table)) == table
 
 
-@pytest.mark.parametrize("line", ["cut input", "join input -> cat", "cut a -> cat where x", "cut a -> cat where x=y", "pass"])
+@pytest.mark.parametrize("line", ["cut input", "join input -> cat", "cut a -> cat where x", "cut a -> cat where x=y", "pass", "keep",
+                                  "keep a -> cat", "keep a where x=1"])  # fmt: skip
 def test_a_line_that_is_no_rule_is_refused(line):
     with pytest.raises(ValueError, match="line 2 is not a sharding rule"):
         parse_rules(f"op\n    {line}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import metatensor as mt
@@ -11,7 +12,7 @@ from metatensor.distributed._world import observed
 from metatensor.distributed.tensor._utils import _compute_local_shape_and_global_offset, _part
 from metatensor.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard, _StridedShard
 
-__all__ = ["local_shape", "moved", "part_shape", "partial_of_whole", "is_cut", "lengths"]
+__all__ = ["local_shape", "moved", "part_shape", "partial_of_whole", "is_cut", "is_exchanged", "lengths"]
 
 Placements = Sequence[Placement]
 
@@ -65,6 +66,11 @@ def _has_to_change(dim: int, source: Placements, target: Placements) -> bool:
     )
 
 
+def is_exchanged(source: Placement, target: Placement) -> bool:
+    """Return True if each process can get its part by exchanging shards, without gathering the whole."""
+    return is_cut(source) and (isinstance(target, Shard) or (is_cut(target) and _cut_dim(source) == _cut_dim(target)))
+
+
 def _cut_dim(placement: Placement) -> int | None:
     return placement.dim if is_cut(placement) else None  # type: ignore[attr-defined]
 
@@ -86,8 +92,9 @@ def _undo(
         return _reduce(local, mesh, dim, here.reduce_op), Replicate()
     outer = [current[place] if place < dim else Replicate() for place in range(mesh.ndim)]
     whole = local_shape(shape, mesh, outer)[here.dim]  # type: ignore[attr-defined]
-    if isinstance(here, Shard) and isinstance(there, Shard) and all(_cut_dim(one) not in (here.dim, there.dim) for one in others):
-        return _exchange(local, mesh, dim, here.dim, there.dim, whole), there
+    if is_exchanged(here, there) and all(_cut_dim(one) not in (_cut_dim(here), _cut_dim(there)) for one in others):
+        change = _regroup if _cut_dim(here) == _cut_dim(there) else _exchange
+        return change(local, mesh, dim, here, there, whole), there
     return _gather(local, mesh, dim, here, whole), Replicate()
 
 
@@ -201,24 +208,61 @@ def _gather(local: Any, mesh: Any, dim: int, placement: Any, length: int) -> Any
     return mt.cat([piece for _, piece in sorted(pieces, key=lambda pair: pair[0])], cut)
 
 
-def _exchange(local: Any, mesh: Any, dim: int, source: int, target: int, length: int) -> Any:
-    """Go from shards of one dimension to shards of another one."""
-    size = mesh.size(dim)
-    rows, columns = lengths(length, size), lengths(local.shape[target], size)
+def _exchange(local: Any, mesh: Any, dim: int, here: Any, there: Any, length: int) -> Any:
+    """Go from shards of one dimension to shards of another one. ``length`` is the whole size of the first."""
+    size, source, target = mesh.size(dim), here.dim, there.dim
+    held, columns = [_runs(here, length, size, rank) for rank in range(size)], lengths(local.shape[target], size)
     starts = [sum(columns[:one]) for one in range(size)]
-    parts = [local.narrow(target, start, count).reshape(-1) for start, count in zip(starts, columns)]
-    shape = list(local.shape)
-    shape[source], shape[target] = 1, 1
-    rest = mt.Size(shape).numel()
     width = observed(lambda rank: columns[_index(mesh, dim, rank)])
-    received = [rest * count * width for count in rows]
-    sent = [part.numel() for part in parts]
+    parts = [local.narrow(target, start, count) for start, count in zip(starts, columns)]
+    shapes = [_with(_with(local.shape, source, sum(map(len, runs))), target, width) for runs in held]
+    return _joined(_swapped(parts, shapes, mesh, dim), held, source)
+
+
+def _regroup(local: Any, mesh: Any, dim: int, here: Any, there: Any, length: int) -> Any:
+    """Go from shards to strided shards of the same dimension, or back. ``length`` is the whole size of the dimension."""
+    size, cut = mesh.size(dim), here.dim
+    held, wanted = ([_runs(one, length, size, rank) for rank in range(size)] for one in (here, there))
+    me = observed(lambda rank: _index(mesh, dim, rank))
+    parts = []
+    for runs in wanted:
+        pieces = [local.narrow(cut, start, len(run)) for start, run in _common(held[me], runs)]
+        parts.append(mt.cat(pieces, cut) if pieces else local.narrow(cut, 0, 0))
+    arriving = [[run for _, run in _common(runs, wanted[me])] for runs in held]
+    shapes = [_with(local.shape, cut, sum(map(len, runs))) for runs in arriving]
+    return _joined(_swapped(parts, shapes, mesh, dim), arriving, cut)
+
+
+def _with(shape: Sequence[int], dim: int, length: int) -> tuple[int, ...]:
+    return (*shape[:dim], length, *shape[dim + 1 :])
+
+
+def _common(held: Sequence[range], wanted: Sequence[range]) -> list[tuple[int, range]]:
+    """Return the indices that are in both lists: runs in ascending order, each with its place among those held."""
+    found, start = [], 0
+    for own in held:
+        for other in wanted:
+            both = range(max(own.start, other.start), min(own.stop, other.stop))
+            if both:
+                found.append((start + both.start - own.start, both))
+        start += len(own)
+    return sorted(found, key=lambda pair: pair[1].start)
+
+
+def _swapped(parts: Sequence[Any], shapes: Sequence[Sequence[int]], mesh: Any, dim: int) -> list[Any]:
+    """Send a tensor to each process along a mesh dimension. Return those that arrive, which have the given shapes."""
+    sent, received = [part.numel() for part in parts], [prod(shape) for shape in shapes]
     even = len(set(received)) == 1 and len(set(sent)) == 1
+    flat = mt.cat([part.reshape(-1) for part in parts])
     found = collectives.wait_tensor(
-        collectives.all_to_all_single(mt.cat(parts), None if even else received, None if even else sent, mesh.get_group(dim))
+        collectives.all_to_all_single(flat, None if even else received, None if even else sent, mesh.get_group(dim))
     )
-    pieces = []
-    for part, count in zip(found.split(received), rows):
-        shape[source], shape[target] = count, width
-        pieces.append(part.reshape(shape))
-    return mt.cat(pieces, source)
+    return [part.reshape(shape) for part, shape in zip(found.split(received), shapes)]
+
+
+def _joined(parts: Sequence[Any], runs: Sequence[Sequence[range]], cut: int) -> Any:
+    """Join tensors that hold runs of indices of a dimension, in ascending order of the indices."""
+    pieces: list[tuple[int, Any]] = []
+    for part, held in zip(parts, runs):
+        pieces += zip((run.start for run in held), part.split([len(run) for run in held], cut) if held else ())
+    return mt.cat([piece for _, piece in sorted(pieces, key=lambda pair: pair[0])], cut) if pieces else parts[0]

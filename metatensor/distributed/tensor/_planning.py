@@ -21,8 +21,9 @@ from metatensor._core.op import operator_flags
 from metatensor._core.sharded import Plan, adopt, in_body, quietly, values_matter
 from metatensor._core.tensor import Tensor
 from metatensor.distributed.tensor._communicating import Inside, inside_ways, run_inside
-from metatensor.distributed.tensor._moving import is_cut, lengths, local_shape, part_shape
+from metatensor.distributed.tensor._moving import is_cut, is_exchanged, lengths, local_shape, part_shape
 from metatensor.distributed.tensor._running import _call, run_moved
+from metatensor.distributed.tensor._strided import strided_shards
 from metatensor.distributed.tensor.placement_types import DTensorSpec, Partial, Placement, Replicate, Shard, _StridedShard, interned
 from metatensor.distributed.tensor.sharding import Cut, Pass, features, rules_of
 from metatensor.distributed.tensor.sharding.axes import Axis, Shapes, find_axes
@@ -36,8 +37,8 @@ Key = tuple[str, int]  # name of an argument, and position in a list of tensors 
 class Way(NamedTuple):
     """How a call runs on one mesh dimension.
 
-    ``inputs`` gives the placement of each tensor argument; those that it lacks are replicated. ``mean`` says that the
-    results are means over ``axis``. ``inside`` says that the call communicates inside.
+    ``inputs`` gives the placement of each tensor argument; those that it lacks are replicated, or kept if the operator does
+    not read them. ``mean`` says that the results are means over ``axis``. ``inside`` says that the call communicates inside.
     """
 
     inputs: Mapping[Key, Placement]
@@ -75,6 +76,7 @@ class CallOnMesh:
             known = -prod(size) or 1
             self.arguments["size"] = type(size)(self.arguments["input"].numel() // known if n == -1 else n for n in size)
         self.mutated = features.written_arguments(self.text)
+        self.kept = rules_of(self.overload.qualname).kept
         self.in_place = variant == 1
         self._check(outs)
 
@@ -102,6 +104,12 @@ class CallOnMesh:
         if not self.overload.flags & operator_flags.RANDOM:
             return False
         return self.arguments.get("dropout_p") != 0.0 or not rules_of(self.overload.qualname)
+
+    def target(self, key: Key, way: Way, dim: int) -> Placement:
+        """Return the placement that a tensor argument needs on a mesh dimension on which the call runs in ``way``."""
+        if key[0] in self.kept and key in self.specs:
+            return self.specs[key].placements[dim]  # type: ignore[no-any-return]
+        return way.inputs.get(key, Replicate())
 
     # On meta ----------------------------------------------------------------------
 
@@ -259,6 +267,14 @@ def ways(call: CallOnMesh, results: list[Any]) -> Iterator[Way]:
             break
 
 
+def strided_ways(call: CallOnMesh) -> Iterator[Way]:
+    """Yield the ways in which a view keeps the parts although they are several runs of the result, or of the argument."""
+    size = call.arguments.get("size")
+    if call.functional.name in ("view", "_unsafe_view") and isinstance(size, (tuple, list)):
+        for source, target, axis in strided_shards(tuple(call.tensors["input", -1].shape), call.sizes[0]):
+            yield Way({("input", -1): source}, (target,), axis, rule=Cut(("input", "size()"), ("cat",)))
+
+
 def _can_pass(call: CallOnMesh, members: Sequence[Key], results: Sequence[Any]) -> bool:
     """Return True unless a fractional result depends on integers, which may be indices. The rules were found with floats."""
     whole = [key for key in members if not _has_fraction(call.tensors[key].dtype)]
@@ -289,7 +305,9 @@ def _cost(nbytes: float, size: int, source: Placement, target: Placement) -> flo
         return 0.0
     share = nbytes * (size - 1) / size
     if isinstance(source, Partial):
-        return share if is_cut(target) else 2 * share
+        return share if isinstance(target, Shard) else 2 * share
+    if is_cut(target) and not is_exchanged(source, target):
+        return share
     return share / size if is_cut(target) else share
 
 
@@ -298,12 +316,12 @@ def choose(call: CallOnMesh, found: Sequence[Way], dim: int, chosen: Sequence[Wa
     size = call.mesh.size(dim)
     best: tuple[tuple[float, int, int], Way] | None = None
     for number, given in enumerate(found):
-        way = _as_strided(call, given, dim)
-        if not _fits(call, way, dim, chosen):
+        way = next((one for one in (_as_strided(call, given, dim), given) if _fits(call, one, dim, chosen)), None)
+        if way is None:
             continue
         cost, changed = 0.0, 0
         for key, tensor in call.tensors.items():
-            target = way.inputs.get(key, Replicate())
+            target = call.target(key, way, dim)
             source = call.specs[key].placements[dim] if key in call.specs else Replicate()
             if source != target:
                 changed += 1
@@ -350,13 +368,15 @@ def _cost_of_results(call: CallOnMesh, way: Way, dim: int) -> float:
 
 
 def _as_strided(call: CallOnMesh, way: Way, dim: int) -> Way:
-    """Return a way with strided shards if all arguments that it cuts have the same ones already."""
+    """Return a way with strided shards if all arguments that it cuts have the same ones already, or are replicated."""
     if way.axis is None:
         return way
     factors = set()
     for key, target in way.inputs.items():
         if isinstance(target, Shard):
-            source = call.specs[key].placements[dim] if key in call.specs else None
+            source = call.specs[key].placements[dim] if key in call.specs else Replicate()
+            if isinstance(source, Replicate):
+                continue  # each process takes the part that it needs
             strided = isinstance(source, _StridedShard) and source.dim == target.dim
             factors.add(source.split_factor if strided and isinstance(source, _StridedShard) else 0)
     if len(factors) != 1 or factors == {0} or len({place.size for place in way.axis.places}) > 1:
@@ -373,13 +393,24 @@ def _fits(call: CallOnMesh, way: Way, dim: int, chosen: Sequence[Way]) -> bool:
     pieces = call.mesh.size(dim)
     for size, other in zip(call.mesh.shape, chosen):
         if other.axis is not None and set(other.axis.places) & set(way.axis.places):
+            if other.axis != way.axis and (_merges(other) or _merges(way)):
+                return False  # how many runs a part has would depend on the other dimension's parts
             pieces *= size
     sizes = {place.size for place in way.axis.places}
     sizes |= {call.sizes[position][out] for position, out in enumerate(way.axis.outputs) if out >= 0}
     if len(sizes) > 1 and any(size % pieces for size in sizes):
         return False
     whole_parts = isinstance(way.rule, Cut) and way.rule.whole_parts
-    return not (whole_parts or way.mean) or all(size % pieces == 0 or (not way.mean and min(lengths(size, pieces)) > 0) for size in sizes)
+    if not (whole_parts or way.mean):
+        return True
+    runs = max((one.split_factor for one in way.inputs.values() if isinstance(one, _StridedShard)), default=1)
+    return all(size % (pieces * runs) == 0 or (runs == 1 and not way.mean and min(lengths(size, pieces)) > 0) for size in sizes)
+
+
+def _merges(way: Way) -> bool:
+    """Return True if a way merges a sharded dimension into outer ones, or splits it off."""
+    strided = [any(isinstance(one, _StridedShard) for one in placements) for placements in (way.inputs.values(), way.outputs)]
+    return strided[0] != strided[1]
 
 
 # Plans --------------------------------------------------------------------------------------------------------
@@ -413,7 +444,7 @@ def _plan(call: CallOnMesh) -> Plan:
         reason = f"{call.op.name}: the result depends on values"
         return Plan(python=lambda values, out: run_moved(call, {}, (), {}, reason, values, out, _written(call)))
     call.sizes = [tuple(one.shape) for one in results]
-    found = list(ways(call, results))
+    found = [*ways(call, results), *strided_ways(call)]
     for attempt in (found, found[:1]):
         chosen: list[Way] = []
         for dim in range(call.mesh.ndim):
@@ -474,7 +505,7 @@ def random_call(call: CallOnMesh) -> Any:
 
 def _of_ways(call: CallOnMesh, chosen: Sequence[Way], results: list[Any]) -> Plan | None:
     """Return the plan for a way on each mesh dimension, or None if the results of the parts would have other shapes."""
-    targets = {key: tuple(way.inputs.get(key, Replicate()) for way in chosen) for key in call.tensors}
+    targets = {key: tuple(call.target(key, way, dim) for dim, way in enumerate(chosen)) for key in call.tensors}
     outputs = [tuple(way.outputs[position] for way in chosen) for position in range(len(results))]
     locals_ = {key: local_shape(one.shape, call.mesh, targets[key]) for key, one in call.tensors.items()}
     numbers = _local_numbers(call, chosen, locals_)
@@ -548,7 +579,8 @@ def _local_numbers(call: CallOnMesh, chosen: Sequence[Way], locals_: Mapping[Key
 def _gathers(call: CallOnMesh, chosen: Sequence[Way]) -> str | None:
     """Return why the call runs on gathered tensors, or None if it does not."""
     for dim, way in enumerate(chosen):
-        if way.rule is None and way.inside is None and any(not isinstance(spec.placements[dim], Replicate) for spec in call.specs.values()):
+        whole = way.rule is None and way.inside is None
+        if whole and any(spec.placements[dim] != call.target(key, way, dim) for key, spec in call.specs.items()):
             known = rules_of(call.overload.qualname)
             return f"{call.op.name}: {'no rule fits these placements' if known else 'no sharding rule'}"
     return None

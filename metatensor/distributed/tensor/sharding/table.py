@@ -63,11 +63,18 @@ class Pass(NamedTuple):
         return _agrees(self.where, properties)
 
 
+class Keep(NamedTuple):
+    """Arguments whose elements do not matter: they are not redistributed, and do not limit the placements of the others."""
+
+    members: tuple[str, ...]
+
+
 class Rules(NamedTuple):
-    """The rules of one overload."""
+    """The rules of one overload. ``kept`` has the names of the arguments that are not redistributed."""
 
     cuts: tuple[Cut, ...] = ()
     passes: tuple[Pass, ...] = ()
+    kept: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.cuts or self.passes)
@@ -97,6 +104,8 @@ def rule_lines(found: Rules) -> Iterator[str]:
     """Yield the rules of one overload as text."""
     yield from map(str, found.cuts)
     yield from _pass_lines(found.passes)
+    if found.kept:
+        yield f"keep {', '.join(found.kept)}"
 
 
 def _pass_lines(passes: Iterable[Pass]) -> Iterator[str]:
@@ -128,13 +137,14 @@ def parse_rules(text: str) -> dict[str, Rules]:
     return table
 
 
-def _with(found: Rules, more: Iterable[Cut | Pass]) -> Rules:
+def _with(found: Rules, more: Iterable[Cut | Pass | Keep]) -> Rules:
     more = tuple(more)
     return Rules((*found.cuts, *(one for one in more if isinstance(one, Cut))),
-                 (*found.passes, *(one for one in more if isinstance(one, Pass))))  # fmt: skip
+                 (*found.passes, *(one for one in more if isinstance(one, Pass))),
+                 (*found.kept, *(name for one in more if isinstance(one, Keep) for name in one.members)))  # fmt: skip
 
 
-def parse_line(text: str) -> list[Cut | Pass]:
+def parse_line(text: str) -> list[Cut | Pass | Keep]:
     """Return the rules that a line of the table states. Raise ValueError if it states none."""
     body, _, where = text.partition(" where ")
     conditions = _conditions(where)
@@ -147,6 +157,8 @@ def parse_line(text: str) -> list[Cut | Pass]:
             raise ValueError(f"not a sharding rule: {text!r}")
         return [Pass(_names(names), one, tuple(one if result == "alike" else result for result in results), conditions)
                 for one in _names(reductions)]  # fmt: skip
+    if kind == "keep" and rest and body == text and not arrow:
+        return [Keep(_names(rest))]
     if not arrow or kind != "cut":
         raise ValueError(f"not a sharding rule: {text!r}")
     whole_parts = right.endswith(" no empty parts")
