@@ -144,7 +144,7 @@ cdef object lu_unpack_meta(Call* c):
     need_matrix(c, t, "LU_data")
     # Without elements there is nothing to exchange, and PyTorch takes pivots of any shape.
     if bool_arg(c, 3) and t.total and (pivots.ndim != t.ndim - 1 or not dims_equal(pivots.sizes, t.sizes, t.ndim - 2)
-                           or pivots.sizes[t.ndim - 2] != min(rows(t), columns(t))):
+                                       or pivots.sizes[t.ndim - 2] != min(rows(t), columns(t))):
         raise RuntimeError(f"{title(c)}(): LU_pivots must have a vector of the smaller size of a matrix for each matrix of LU_data, got "
                            f"{shape_str(pivots)} for {shape_str(t)}")
     return make_returns(c, unpacked(c, t, bool_arg(c, 2), bool_arg(c, 3)))
