@@ -183,6 +183,18 @@ def test_a_rank_that_hangs():
         sim.run(world(hangs), world_size=2, timeout=0.3)
 
 
+def test_the_time_ends_while_ranks_take_turns():
+    """A rank may just have been given the turn, when all that wait are woken to end."""
+
+    def never_ends():
+        while True:
+            dist.all_reduce(mt.ones(2, device="cpu"))
+
+    for _ in range(20):
+        with pytest.raises(TimeoutError, match=r"no result after 0.02 s. Rank \d runs"):
+            sim.run(world(never_ends), world_size=4, timeout=0.02)
+
+
 def test_threads_end():
     before = threading.active_count()
     for _ in range(3):

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from metatensor._core.modes import _disable_modes, _restore_modes
@@ -116,7 +117,8 @@ class Scheduler:
         self._ready.clear()
         for rank in self.ranks:
             if rank.thread is not None and not rank.done and (rank.waiting is not None or rank.queued):
-                rank.turn.release()
+                with suppress(RuntimeError):  # another rank may have given it the turn already
+                    rank.turn.release()
 
     def _seed_ranks(self, state: tuple[int, int]) -> None:
         """Give each rank random numbers of its own, which depend on the state of the caller."""
