@@ -68,7 +68,7 @@ cdef dict _through = {}     # qualified name of an overload -> function that cal
 cdef set _sparing = set()   # qualified names of overloads that keep only what wanted gradients depend on
 cdef dict _direct = {}      # qualified name of an overload -> (operator, number of its result or -1, dimensions or 0)
 cdef dict _through_writes = {}  # qualified name of an overload -> the same for its in-place variant
-cdef set _last_first = set()    # qualified names of overloads whose last gradient is handed on first
+cdef set _last_first = set()    # qualified names of overloads whose last argument gets its gradient first
 cdef set _strided = set()   # qualified names of overloads for which `_through` is used only for non-contiguous arguments
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
@@ -108,8 +108,8 @@ def gradient(str name not None, /, *, node=None, in_place=None, written=None, jo
     ignored : sequence of str
         The arguments without a gradient that may require grad. By default the operator raises RuntimeError then.
     last_first : bool
-        Hand on the gradient of the last argument first. PyTorch does so where the operator consists of several, the last of
-        which adds a bias. The order is that in which leaves accumulate.
+        Pass the gradient of the last argument to its node first. Leaves accumulate in this order. PyTorch has it for operators
+        that consist of several, the last of which adds a bias.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
 
@@ -137,7 +137,7 @@ FORMULA = object()          # the decomposition, without computing float16 and b
 
 
 def recorded_as(str name not None, through=DECOMPOSITION, *, op=None, int result=-1, int ndim=0, written=None, bint strided=False):
-    """Compute an operator by calling others while gradients are recorded. They are recorded in its place.
+    """While gradients are recorded, compute an operator by calling other operators, which are recorded in its place.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def recorded_as(str name not None, through=DECOMPOSITION, *, op=None, int result
         An operator that computes this one if it receives the same arguments. Its first arguments correspond to those of this
         operator by position.
     result : int
-        The number of the result of `op` that is the result. -1: `op` has a single result.
+        Which result of `op` is the result of this operator. -1: `op` has a single result.
     ndim : int
         If not 0, `op` computes this operator only if the first two arguments have this number of dimensions.
     written : callable, optional

@@ -428,7 +428,7 @@ class _Run:
         self.steps[-1] = (self.steps[-1][0], self.log.first_operator + len(self.attribution))
 
     def _parameter_groups(self) -> list[Any]:
-        """Return dicts and lists of parameters: of the modules, and of the optimizers, which may update parameters of no module.
+        """Return dicts and lists of parameters: those of the modules, and those of the optimizers, which may have others.
 
         While a module to which `fully_shard` was applied has whole parameters, its shards are not among the module's own.
         """

@@ -42,7 +42,7 @@ def step_collectives(degrees: Degrees, widths: Widths, stages: Sequence[Stage], 
             _of_activations(calls, degrees, part.cost, micro_batches)
             if part.cost.reduced:
                 calls["all_reduce", part.cost.reduced // widths.parameter * widths.gradient, degrees.tensor] += 1
-            whole = last and j == len(stage.parts) - 1  # the last part runs backward at once, and is still whole then
+            whole = last and j == len(stage.parts) - 1  # the backward pass begins with the last part, which is still whole
             for elements, ranks in ((part.cost.parameters, degrees.replicas), (part.cost.expert_parameters, degrees.expert_replicas)):
                 if elements and ranks > 1:
                     _of_parameters(calls, degrees.shard, widths, elements, ranks, micro_batches, whole)

@@ -112,9 +112,9 @@ class TrainingPlan:
         return export(self._find(which), name)
 
     def collectives(self, which: int | Degrees = 0) -> list[Calls]:
-        """Return how often a step has each collective on a rank of each stage of the pipeline, by kind, bytes and number of ranks.
+        """Return how often each collective is called in a step, by kind, bytes and number of ranks, for one rank of each pipeline stage.
 
-        Layouts are given by their rank, from 0, or their degrees. Messages between stages are those to and from two ranks. Raise
+        Layouts are given by their rank, from 0, or their degrees. A message between stages counts as a collective of two ranks. Raise
         ValueError if the layout was not costed, or the search ran in another process.
 
         Examples

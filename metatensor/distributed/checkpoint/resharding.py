@@ -177,7 +177,7 @@ def _stored(opened: Opened, name: str) -> tuple[list[str], list[Box]]:
 
 
 def _readable_in_part(opened: Opened, name: str) -> bool:
-    """Return False if the format's reader can only supply whole tensors, as where they are compressed."""
+    """Return False if the format's reader can only supply whole tensors, for example because they are compressed."""
     info = opened.checkpoint.tensors[name]
     return opened.format is FORMAT or info.offset >= 0 or info.location == "meta"
 
@@ -358,8 +358,8 @@ class _FromFile(SavePlanner):
 def ranges_of(source: str | os.PathLike[str], layout: Layout) -> Iterator[dict[str, Any]]:
     """Yield the byte ranges that each rank reads, as dicts of JSON types. Headers of chunks are read, but no data.
 
-    Each has the ``tensor``, the ``rank``, the ``file``, the first byte ``begin``, the number of bytes ``length`` of each
-    range, and ``loops``: for nested loops over ranges, the outermost first, the number of ranges and their distance in bytes.
+    Each dict has the ``tensor``, the ``rank``, the ``file``, and ranges of ``length`` bytes, the first of which starts at byte ``begin``.
+    The others follow from nested ``loops``, the outermost first: pairs of a number of ranges and their distance in bytes.
     """
     with shared(), Opened(source) as opened:
         _check(opened)

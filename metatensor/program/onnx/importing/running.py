@@ -101,7 +101,7 @@ class Run:
         """Count nodes, or work that takes as long as `count` nodes. Raise `OnnxError` if the limit is exceeded."""
         self._left -= count
         if self._left < 0:
-            raise OnnxError(f"it computes more than {self.limit:,} nodes, or as much; limit= sets the bound")
+            raise OnnxError(f"it computes more than {self.limit:,} nodes, or does as much work; limit= sets the bound")
 
     def _named(self, env: dict[str, Any], name: str, step: Step | None) -> Any:
         if not name:

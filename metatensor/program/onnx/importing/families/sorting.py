@@ -17,7 +17,7 @@ def _topk(node: Node, x: Tensor, k: Any = None) -> Any:
     count = int(node.number(k, "k")) if k is not None else node.need("k")
     axis, largest = node.get("axis", -1), bool(node.get("largest", 1))
     if not 0 <= count <= x.shape[axis]:
-        raise OnnxError(f"{count} elements cannot be chosen of {x.shape[axis]}")
+        raise OnnxError(f"{count} elements cannot be chosen from {x.shape[axis]}")
     wide = x.to(mt.float32) if x.is_floating_point() and x.dtype.itemsize == 2 else x
     places = mt.argsort(wide, dim=axis, descending=largest, stable=True).narrow(axis, 0, count)  # of equal elements the first one
     return mt.gather(x, axis, places), places
