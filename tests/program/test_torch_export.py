@@ -89,7 +89,7 @@ def test_branches_are_chosen_by_values():
 
 
 def test_a_program_that_depends_on_values_says_so():
-    with pytest.warns(UserWarning, match=r"whose values it read \(item of the result of gt"):
+    with pytest.warns(UserWarning, match=r"the graph reads values \(item of the result of gt"):
         program = mt.program.load(ARCHIVES / "conditions_export.pt2")
     assert program(mt.ones(3, 4, device="cpu")).shape == (3, 4)
 
