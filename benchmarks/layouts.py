@@ -82,6 +82,7 @@ def simumax(section: dict[str, Any]) -> list[Row]:
         settings = {**PLAIN, "global_batch": row["micro_batches"] * row["dp"], "loss": loss, "tensor": [row["tp"]],
                     "pipeline": [row["pp"]], "context": [row["cp"]], "shard": [1 if row["dp"] * row["cp"] > 1 else 0],
                     "micro_batches": [1], "recompute": ["none"], "sequence": [row["tp"] > 1],
+                    "kernels": ["activation", "gather"],
                     "schedules": ["1F1B"], "virtual_stages": [1], "stages": "equal"}  # fmt: skip
         group = (row["model"], row["layers"], row["tp"], row["cp"], row["pp"], row["dp"])
         one = Measurement(row["measured_iteration_ms"] / 1e3, model, (tokens,), "8xB200", settings, row["case"], group)

@@ -24,10 +24,10 @@ from metatensor.cli.training_options import loss_of
 __all__ = ["TRAINING", "plan_training", "train_options"]
 
 LISTS = ("tensor", "pipeline", "shard", "micro_batches", "context_parallel", "expert_parallel", "virtual_stages")
-WORDS = ("recompute", "precision", "schedules", "offload")
+WORDS = ("recompute", "precision", "schedules", "offload", "kernels")
 """Options whose values are lists of words."""
 TRAINING = (*LISTS, "global_batch", "loss", "optimizer", "precision", "recompute", "headroom", "stages", "explain", "export",
-            "schedules", "offload", "keep", "top", "executor", "sweep", "over", "html", "operators", "mesh")  # fmt: skip
+            "schedules", "offload", "kernels", "keep", "top", "executor", "sweep", "over", "html", "operators", "mesh")  # fmt: skip
 """The options of `train_options` besides ``--train``."""
 CHANGES = ("sequence", "global_batch", "devices", "price")
 """What ``--what-if`` can change besides named sizes of the inputs."""
@@ -62,6 +62,8 @@ def train_options(command: Callable[..., Any]) -> Callable[..., Any]:
                      "[default: 100]."),
         click.option("--offload", metavar="LIST", help='With --train: what the host may hold where a layout does not fit otherwise, of '
                      '"none,optimizer,activations,optimizer+activations" [default: none].'),
+        click.option("--kernels", metavar="LIST", help='With --train: kernels that save less than the operators of the blocks, of '
+                     '"activation,gather" [default: none].'),
         click.option("--virtual-stages", metavar="LIST", help='With --train: stages of a rank of the pipeline to try [default: "1,2,4"].'),
         click.option("--schedules", metavar="LIST", help='With --train: schedules of the pipeline to try [default: "GPipe,1F1B,'
                      'Interleaved1F1B,InterleavedZeroBubble,ZBVZeroBubble"].'),

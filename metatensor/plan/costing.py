@@ -88,6 +88,8 @@ class Coster:
         """Power and price of a device."""
         self.tokens: int | None = None
         """Tokens of a sample."""
+        self.kernels: tuple[str, ...] = ()
+        """Kernels that save less than the operators of the blocks."""
         dtype = next((str(p.dtype).rpartition(".")[2] for p in model.parameters()), "float32")
         self._rate = topology.device.rate(dtype)
 
@@ -128,7 +130,7 @@ class Coster:
         if degrees.tensor > 1 and degrees.recompute != "none" and place not in self._arranged:
             self._measured(kind, replace(degrees, recompute="none"), frozen)  # how matrices are cut does not depend on recomputation
         cost, arranged = measure_block(block.module, args, kwargs, self.mesh(degrees.tensor), degrees.sequence, degrees.recompute,
-                                       self._arranged.get(place), frozen, beside)  # fmt: skip
+                                       self._arranged.get(place), frozen, beside, self.kernels)  # fmt: skip
         if arranged is not None and not arranged.divides and beside.expert_mesh is None:
             raise Impossible(f"no matrix of {block.path} can be cut into {degrees.tensor} equal parts")
         self._arranged[place] = arranged

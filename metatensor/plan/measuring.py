@@ -21,6 +21,7 @@ from metatensor.plan.arranging import Arranged, local_numel
 from metatensor.plan.blocks import Given, around
 from metatensor.plan.contexts import attention_over
 from metatensor.plan.experts import Experts, divide_experts
+from metatensor.plan.kernels import saving_less
 
 __all__ = ["Beside", "PartCost", "measure_around", "measure_block"]
 
@@ -73,12 +74,12 @@ class Beside:
 
 def measure_block(
     module: Module, args: tuple, kwargs: dict[str, Any], mesh: Any, sequence: bool, recompute: str, known: Arranged | None = None,
-    frozen: bool = False, beside: Beside | None = None,
+    frozen: bool = False, beside: Beside | None = None, kernels: tuple[str, ...] = (),
 ) -> tuple[PartCost, Arranged | None]:  # fmt: skip
     """Return the cost of a block, and how its weights are divided over the mesh, if there is one.
 
     If ``frozen``, its backward pass computes the gradient of its input alone. ``beside`` are the ranks of context and expert parallelism;
-    arguments are those of one rank.
+    arguments are those of one rank. ``kernels`` are some of `metatensor.plan.kernels.KERNELS`.
     """
     arranged = None
     beside = beside or Beside()
@@ -116,6 +117,7 @@ def measure_block(
             log = stack.enter_context(CommunicationLog())
             recorder = stack.enter_context(CallRecorder(inner))
             memory = stack.enter_context(MemoryTracker())
+            stack.enter_context(saving_less(kernels, recorder))
             output = forward(*own_args, **own_kwargs)
             y: Any = next(tensors_in(output))
             if arranged is not None:

@@ -17,6 +17,7 @@ from metatensor.nn.modules.module import Module
 from metatensor.plan.candidates import Ranking, Space, degrees_in, grouped, most_samples, offloaded
 from metatensor.plan.communicating import Calls
 from metatensor.plan.costing import Candidate, Coster
+from metatensor.plan.kernels import KERNELS
 from metatensor.plan.layouts import OFFLOADS, Degrees, Layout, Rejected
 from metatensor.plan.memory import Widths
 from metatensor.plan.nearest import no_candidate, topology_of
@@ -38,7 +39,7 @@ TRIED = ("GPipe", "1F1B", "Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBu
 
 SETTINGS = ("devices", "global_batch", "loss", "optimizer", "precision", "gradient_dtype", "max_memory", "headroom", "tensor", "pipeline",
             "shard", "micro_batches", "recompute", "sequence", "price", "context", "expert", "schedules", "virtual_stages", "offload",
-            "stages", "keep")  # fmt: skip
+            "stages", "keep", "kernels")  # fmt: skip
 """The arguments of `search` besides the model, its inputs, and where the search runs."""
 
 
@@ -237,7 +238,7 @@ def search(
     price: float | None = None,
     context: Sequence[int] | None = None, expert: Sequence[int] | None = None, schedules: Sequence[str] = TRIED,
     virtual_stages: Sequence[int] = (1, 2, 4), offload: Sequence[str] = ("none",), stages: str = "balanced", keep: int | None = 100,
-    executor: Any = None, sweep: Any = None, progress: Any = None,
+    kernels: Sequence[str] = (), executor: Any = None, sweep: Any = None, progress: Any = None,
     **kwargs: Any,
 ) -> TrainingPlan:  # fmt: skip
     """Rank the layouts of a training step of ``model(*inputs, **kwargs)`` on many devices.
@@ -289,6 +290,10 @@ def search(
     price : float, optional
         Price of a device for an hour, in any currency. Default: that of the profile, if it has one. Energy is that of the power in the
         profile.
+    kernels : sequence of str
+        Kernels of the blocks that save less for the backward pass than the operators of the model's code: "activation", which computes
+        the results of activation functions again, as fused SwiGLU does, and "gather", which with sequence parallelism gathers again what
+        linear layers read. Default: none.
     keep : int or None
         Number of layouts that are wanted; None for all. The first ``keep`` are the same as in a search for all: a layout is left out only
         if a lower bound of its time shows that so many others are faster. Default 100.
@@ -328,7 +333,8 @@ def search(
     where, remarks = topology_of(devices)
     precisions = [precision] if isinstance(precision, str) else list(precision)
     _check(model, global_batch, {"precision": (precisions, KINDS), "recompute": (recompute, RECOMPUTES), "shard": (shard, SHARDS),
-                                 "offload": (offload, OFFLOADS), "schedules": (schedules, SCHEDULES)})  # fmt: skip
+                                 "offload": (offload, OFFLOADS), "schedules": (schedules, SCHEDULES),
+                                 "kernels": (kernels, KERNELS)})  # fmt: skip
     if stages not in ("balanced", "equal"):
         raise ValueError(f"search: stages must be 'balanced' or 'equal', got {stages!r}")
     arguments = _arguments(inputs, kwargs)
@@ -344,7 +350,7 @@ def search(
                 widths = Widths(max((p.element_size() for p in model.parameters()), default=4), gradient.itemsize,
                                 state_bytes(optimizer, way.masters or way.weights), 4 if way.masters is not None else 0)  # fmt: skip
                 coster = Coster(model.train(), _composed(converted, arguments), loss_of_samples(loss), where, widths, stages == "equal")
-                coster.rates, coster.tokens = rates, tokens
+                coster.rates, coster.tokens, coster.kernels = rates, tokens, tuple(kernels)
                 costers[name] = coster
                 blocks = bool(coster.order)
                 contexts = context or coster.contexts(where.size)

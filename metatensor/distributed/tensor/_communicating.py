@@ -108,10 +108,12 @@ def _softmax(local: Local) -> Any:
     wide = x.to(mt.float32 if dtype.itemsize < 4 else dtype)
     shape = (*wide.shape[:dim], 1, *wide.shape[dim + 1 :])
     largest = wide.amax(dim, True) if wide.shape[dim] else wide.new_full(shape, -inf)
-    shifted = wide - local.reduced(largest, "max", "dim")
-    powers = shifted.exp()
+    largest = local.reduced(largest, "max", "dim")
+    shifted = wide - largest if wide is x else wide.sub_(largest)  # in place, as logits of a vocabulary are what a step has most of
+    powers = shifted.exp() if log else shifted.exp_()
     total = local.reduced(powers.sum(dim, True), "sum", "dim")
-    return (shifted - total.log() if log else powers / total).to(dtype)
+    del powers
+    return (shifted.sub_(total.log_()) if log else shifted.div_(total)).to(dtype)
 
 
 def _softmax_backward_ways(call: Any, results: Sequence[Any]) -> Iterator[Inside]:
@@ -123,14 +125,16 @@ def _softmax_backward_ways(call: Any, results: Sequence[Any]) -> Iterator[Inside
 
 def _softmax_backward(local: Local) -> Any:
     grad, output, dim = local["grad_output"], local["output"], _dim(local.call, "output")
-    wide = mt.float32 if output.dtype.itemsize < 4 else output.dtype
-    grad, output = grad.to(wide), output.to(wide)
+    dtype = mt.float32 if output.dtype.itemsize < 4 else output.dtype
+    wide = output.to(dtype)
     if "log" in local.call.functional.name:
-        found = grad - output.exp() * local.reduced(grad.sum(dim, True), "sum", "dim")
+        found = wide.exp() if wide is output else wide.exp_()
+        found.mul_(local.reduced(grad.sum(dim, True, dtype=dtype), "sum", "dim")).neg_().add_(grad)
     else:
-        product = grad * output
-        found = product - output * local.reduced(product.sum(dim, True), "sum", "dim")
-    return found.to(local["input_dtype"] or local["grad_output"].dtype)
+        found = wide * grad
+        total = local.reduced(found.sum(dim, True), "sum", "dim")
+        found.sub_(wide * total if wide is output else wide.mul_(total))
+    return found.to(local["input_dtype"] or grad.dtype)
 
 
 # Norms --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,93 @@
+"""Kernels that save less for the backward pass than the operators of a model's code."""
+
+import pytest
+
+import metatensor as mt
+from metatensor import nn
+from metatensor.nn import functional as F
+from metatensor.plan import Degrees
+from plan.test_search import search
+from plan.transformers_like import Attention, decoder
+
+WIDTH, HIDDEN, TOKENS, DEPTH, BYTES = 256, 1024, 128, 4, 2
+
+
+class Layer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm1, self.norm2, self.attention = nn.RMSNorm(width), nn.RMSNorm(width), Attention(width, 8, 4)
+        self.gate, self.up = nn.Linear(width, HIDDEN, bias=False), nn.Linear(width, HIDDEN, bias=False)
+        self.down = nn.Linear(HIDDEN, width, bias=False)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        y = self.norm2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+def planned(tensor=1, kernels=(), recompute="none", layer=Layer):
+    plan = search(decoder(layer=layer), devices=f"{max(tensor, 2)}xH100", global_batch=2, tensor=[tensor], pipeline=[1], shard=[0],
+                  sequence=[tensor > 1], micro_batches=[1], recompute=[recompute], context=[1], kernels=kernels)  # fmt: skip
+    return plan.best
+
+
+def saved(**options):
+    return planned(**options).memory[0]["saved"]
+
+
+def test_a_gated_activation_keeps_its_two_factors():
+    assert saved() - saved(kernels=["activation"]) == DEPTH * TOKENS * HIDDEN * BYTES
+    assert saved(tensor=2) - saved(tensor=2, kernels=["activation"]) == DEPTH * TOKENS * HIDDEN * BYTES // 2
+
+
+def test_an_activation_that_a_product_of_matrices_reads_is_computed_again_too():
+    class Plain(Layer):
+        def forward(self, x):
+            x = x + self.attention(self.norm1(x))
+            return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+    assert saved(layer=Plain) - saved(layer=Plain, kernels=["activation"]) == DEPTH * TOKENS * HIDDEN * BYTES
+
+
+def test_activations_cost_no_further_time():
+    plain, fused = planned(), planned(kernels=["activation"])
+    assert fused.seconds == plain.seconds and fused.peak < plain.peak
+
+
+def test_sequences_are_gathered_again():
+    plain, less = planned(tensor=2), planned(tensor=2, kernels=["gather"])
+    part = DEPTH * 2 * TOKENS * WIDTH * BYTES // 2  # what attention and MLP read
+    assert plain.memory[0]["saved"] - less.memory[0]["saved"] == part
+    assert less.tensor_communication > plain.tensor_communication
+    assert less.compute == plain.compute
+
+
+def test_nothing_is_gathered_again_without_sequence_parallelism():
+    assert planned(kernels=["gather"]).to_dict() == planned().to_dict()
+
+
+def test_recomputed_blocks_are_not_changed():
+    options = {"recompute": "full", "tensor": 2}
+    assert saved(kernels=["activation", "gather"], **options) == saved(**options)
+
+
+def test_unknown_kernels():
+    with pytest.raises(ValueError, match="kernels 'rotary' is unknown; there are activation, gather"):
+        search(kernels=["rotary"])
+
+
+def test_degrees_do_not_name_kernels():
+    assert planned(kernels=["activation"]).degrees == planned().degrees == Degrees(data=2, micro_batch=1, precision="bf16-master")
+
+
+def test_the_gradient_is_that_of_the_operators():
+    from metatensor.analysis.calls import CallRecorder
+    from metatensor.plan.kernels import saving_less
+
+    x = mt.randn(5, requires_grad=True)
+    (F.silu(x) * x).sum().backward()
+    expected, x.grad = x.grad, None
+    recorder = CallRecorder()
+    with recorder, saving_less(("activation",), recorder):
+        (F.silu(x) * x).sum().backward()
+    assert mt.equal(x.grad, expected)
