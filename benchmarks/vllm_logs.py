@@ -62,6 +62,7 @@ def planned(row: dict[str, Any]) -> Any:
         return mt.plan.serve(
             model, devices=f"{row['tensor']}x{row['device'] or 'h100'}", tensor=row["tensor"], context=row["max_model_len"], block=16,
             chunk=row.get("chunk") or 8192, utilization=row.get("utilization") or 0.9, batches=[],
+            max_memory=None if row.get("total_gib") is None else int(row["total_gib"] * 2**30 * row["utilization"]),
             arguments=last_logits(model, token_ids),
         )  # fmt: skip
     finally:
@@ -73,7 +74,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     ratios, rows = [], json.loads(DATA.read_text())["rows"]
-    print(f"{'model':<44}{'device':<12}{'len':>7}{'tokens':>11}{'planned':>11}{'ratio':>7}{'concurrency':>12}{'planned':>9}  weights GiB")
+    print(f"{'model':<44}{'device':<12}{'len':>7}{'tokens':>11}{'planned':>11}{'ratio':>7}{'concurrency':>12}{'planned':>9}"
+          "  weights GiB   left out, GiB")
     for row in rows:
         plan = planned(row)
         name, device = row["model"].rpartition("/")[2][:43], f"{row['tensor']}x{row['device']}"
@@ -87,7 +89,8 @@ def main() -> None:
         shown = "" if row["concurrency"] is None else f"{row['concurrency']:.2f}x"
         weights = f"{plan.weight_bytes / 2**30:.2f}" + (f" ({row['weights_gib']:.2f})" if row["weights_gib"] else "")
         print(f"{name:<44}{device:<12}{row['max_model_len']:>7,}{row['tokens']:>11,}{tokens:>11,}{ratios[-1]:>7.3f}{shown:>12}"
-              f"{tokens / row['max_model_len']:>8.2f}x  {weights}", flush=True)  # fmt: skip
+              f"{tokens / row['max_model_len']:>8.2f}x  {weights:<14}"
+              f"{(tokens - row['tokens']) * plan.state_per_token / 2**30:>9.2f}", flush=True)  # fmt: skip
     print(f"median ratio {statistics.median(ratios):.3f}, from {min(ratios):.3f} to {max(ratios):.3f}, of {len(ratios)} rows")
 
 

@@ -254,6 +254,9 @@ def _working(decoder: Decoder, states: States, context: int, chunk: int) -> int:
     n = states.affordable(context)
     if n == context:
         return decoder.working_peak(1, context - chunk, chunk)
+    if chunk == context:  # nothing is before the part, so no run may have something before it
+        half, whole = (decoder.working_peak(1, 0, length) for length in (n // 2, n))
+        return whole + max(0, whole - half) * (context - n) // (n - n // 2)
     tokens = min(chunk, n // 2)
     half, whole = (decoder.working_peak(1, length - tokens, tokens) for length in (n // 2, n))
     return (whole + max(0, whole - half) * (context - n) // (n - n // 2)) * chunk // tokens

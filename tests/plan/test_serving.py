@@ -92,6 +92,22 @@ def test_slow_code_is_extended(monkeypatch):
     assert plan.state_per_sequence == 1000 * 64 and "extended linearly" in plan.remarks[0]
 
 
+def test_slow_code_is_extended_from_prompts_without_a_past(monkeypatch):
+    class Masked(Attention):
+        def forward(self, tokens, keys=None, values=None):
+            if keys is not None:
+                mt.ones(tokens.shape[1], tokens.shape[1] + keys.shape[2], dtype=mt.int64, device=keys.device).sum()
+            return super().forward(tokens, keys, values)
+
+    with mt.device("meta"):
+        net = Masked().to(mt.float16)
+    exact = mt.plan.serve(net, devices="t4", context=1024, batches=[])
+    monkeypatch.setattr("metatensor.plan.states.PATIENCE", 0.0)
+    extended = mt.plan.serve(net, devices="t4", context=1024, batches=[])
+    assert "extended linearly" in extended.remarks[0]
+    assert extended.working_bytes == pytest.approx(exact.working_bytes, rel=1e-3)
+
+
 @pytest.mark.parametrize(("options", "message"), [
     ({"context": 0}, "context must be at least 1"),
     ({"context": 8, "block": 0}, "block must be at least 1"),
