@@ -353,9 +353,10 @@ def search(
                 coster.rates, coster.tokens, coster.kernels = rates, tokens, tuple(kernels)
                 costers[name] = coster
                 blocks = bool(coster.order)
+                reach = where.devices_per_node if blocks else where.size  # a model that is one part may not fit into a node
                 contexts = context or coster.contexts(where.size)
                 space = Space(
-                    where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches or (),
+                    where.size, reach, len(coster.order), global_batch, tensor, pipeline, micro_batches or (),
                     contexts, expert or coster.expert_ranks(where.size), shard,
                     recompute if blocks else ["none"], sequence if blocks else [False], schedules, virtual_stages, name,
                 )  # fmt: skip
@@ -367,7 +368,7 @@ def search(
     plan._shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     plan.layouts = sorted(found.layouts, key=lambda layout: (layout.seconds, layout.peak))
     if not found.layouts and not found.rejected and not plan.rejected:
-        plan.reason = no_candidate(where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches)
+        plan.reason = no_candidate(where.size, reach, len(coster.order), global_batch, tensor, pipeline, micro_batches)
     plan.rejected = [*sorted(found.rejected, key=lambda one: one.by or 0), *plan.rejected]
     if found.bounded:
         plan.remarks.append(f"{found.bounded:,} layouts were not costed: bounds of their time show that at least {keep} others are faster")

@@ -72,7 +72,7 @@ def test_recomputed_blocks_are_not_changed():
 
 
 def test_unknown_kernels():
-    with pytest.raises(ValueError, match="kernels 'rotary' is unknown; there are activation, gather"):
+    with pytest.raises(ValueError, match="kernels 'rotary' is unknown; choose from activation, gather"):
         search(kernels=["rotary"])
 
 

@@ -220,3 +220,11 @@ def test_stages_are_as_short_as_possible():
     assert split([1.0] * 6, 2.0, 0.0, 3) == [(0, 1), (1, 4), (4, 6)] or max(e - s for s, e in split([1.0] * 6, 2.0, 0.0, 3)) <= 3
     assert split([5.0, 1.0, 1.0, 1.0], 0.0, 0.0, 2) == [(0, 1), (1, 4)]
     assert split([1.0, 2.0], 0.5, 0.5, 1) == [(0, 2)]
+
+
+def test_a_model_of_one_part_is_divided_across_nodes():
+    with mt.device("meta"):
+        table = nn.Sequential(nn.Embedding(1_000_000, 64), nn.Linear(64, 1))
+    plan = mt.plan.search(table, mt.empty(1, 4, dtype=mt.int64, device="meta"), devices="16xH100", global_batch=16, pipeline=[1])
+    assert plan.best.degrees.tensor == 16
+    assert plan.best.memory[0]["parameter"] < 1_000_000 * 64 * 6 / 15
