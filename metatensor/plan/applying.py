@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import accumulate
 from typing import Any
 
 import metatensor as mt
@@ -11,15 +12,24 @@ from metatensor import distributed as dist
 from metatensor._core.nested import map_tensors
 from metatensor.analysis.recomputation import checkpointed
 from metatensor.distributed import fsdp
+from metatensor.distributed.device_mesh import DeviceMesh
 from metatensor.distributed.pipelining import PipelineStage, get_schedule_class
+from metatensor.distributed.pipelining._orders import stages_of_rank
+from metatensor.distributed.pipelining.schedules import PipelineScheduleSingle
 from metatensor.distributed.tensor import DTensor, Replicate, init_device_mesh
 from metatensor.distributed.tensor.experimental import implicit_replication
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged
 from metatensor.plan.blocks import Given, NoBlocks, blocks_of, check_blocks
+from metatensor.plan.contexts import attention_over, check_parts, cut, own_part, sequence_of
+from metatensor.plan.experts import Experts, expert_mesh, experts_of
 from metatensor.plan.flat import FlatPart
 from metatensor.plan.layouts import Degrees, Layout
+from metatensor.plan.measuring import Beside
 from metatensor.plan.parts import Parts, StageModule, meta_copy, parts_of
+from metatensor.plan.ranks import Ranks
+from metatensor.plan.refusals import check_degrees
+from metatensor.plan.schedules import rank_style
 from metatensor.plan.worlds import simulated
 from metatensor.rules.policies import policy
 
@@ -40,25 +50,32 @@ class Applied:
     degrees : Degrees
         The layout.
     mesh : DeviceMesh
-        The ranks, with the dimensions "pipeline", "data" and "tensor".
+        The ranks, with the dimensions "pipeline", "data", "context" if sequences are divided, and "tensor".
     """
 
-    def __init__(self, layout: Layout, mesh: Any, loss: Callable[..., Any], stages: list[StageModule], schedule: Any, parts: list[FlatPart],
-                 optimizer: Any, convert: Any) -> None:  # fmt: skip
-        self.degrees, self.mesh, self.stages, self.model = layout.degrees, mesh, stages, stages[0]
+    def __init__(
+        self, layout: Layout, ranks: Ranks, length: int, loss: Callable[..., Any], stages: list[StageModule], schedule: Any,
+        parts: list[FlatPart], optimizer: Any, convert: Any,
+    ) -> None:  # fmt: skip
+        self.degrees, self.mesh, self.stages, self.model = layout.degrees, ranks.mesh, stages, stages[0]
+        self._ranks, self._length = ranks, length
         self.micro_batches, self.samples = layout.micro_batches, layout.samples
         self.optimizer, self._loss, self._schedule, self._parts, self._convert = optimizer, loss, schedule, parts, convert
 
     def own(self, batch: Any) -> Any:
-        """Return the part of a global batch that this rank processes. All tensors are divided along their first dimension."""
+        """Return the part of a global batch that this rank processes.
+
+        All tensors are divided along their first dimension. With context parallelism, those that have a dimension of the sequence's length
+        are also divided along it: a rank then has a chunk from the head and one from the tail of each sequence.
+        """
         rank, each = self.mesh.get_local_rank("data"), self.samples // self.degrees.data
 
-        def part(t: Any) -> Any:
+        def own(t: Any) -> Any:
             if t.shape[0] != self.samples:
                 raise ValueError(f"own: a step has {self.samples} samples, got a tensor of {list(t.shape)}")
-            return t.narrow(0, rank * each, each)
+            return own_part(t.narrow(0, rank * each, each), self._length, self._ranks.context)
 
-        return map_tensors(part, batch)
+        return map_tensors(own, batch)
 
     def step(self, inputs: Any, targets: Any = None) -> Any:
         """Run a training step.
@@ -80,7 +97,7 @@ class Applied:
         if inputs.shape[0] != each:
             raise ValueError(f"step: a rank of this layout processes {each} samples, got {list(inputs.shape)}; "
                              "own() takes its part of a batch")  # fmt: skip
-        with implicit_replication():
+        with implicit_replication(), attention_over(self._ranks.context):
             loss = self._single(inputs, targets) if self._schedule is None else self._pipelined(inputs, targets)
         for part in self._parts:
             part.reduce()
@@ -93,10 +110,10 @@ class Applied:
     def mean_loss(self, loss: Any) -> Any:
         """Return the mean loss of the whole batch on all ranks. Each rank calls it with what `step` returned to it."""
         value = mt.zeros((), device=self.mesh.device_type) if loss is None else loss.detach().float().clone()
-        dist.all_reduce(value, group=self.mesh.get_group("data"))
+        dist.all_reduce(value, group=self._ranks.replicas.get_group())
         if self.degrees.pipeline > 1:
             dist.all_reduce(value, group=self.mesh.get_group("pipeline"))
-        return value / self.degrees.data
+        return value / self.degrees.replicas
 
     def loss_of(self, output: Any, target: Any = None) -> Any:
         """Return the loss of a micro-batch as a plain tensor."""
@@ -130,43 +147,51 @@ def apply_layout(
     """Return a model in a layout; see `TrainingPlan.apply`. ``shapes`` are those of the parameters of the planned model by
     name, ``kernels`` is the kernel policy of the search."""
     degrees = layout.degrees
-    _check(degrees)
+    check_degrees(degrees)
     if not isinstance(model, Module):
         model = model()
     _check_model(model, shapes)
     device = _device_of(model, device)
-    mesh = _mesh(degrees, mesh, device)
+    ranks = Ranks(degrees, mesh, device)
     weights, masters = _dtypes(degrees.precision)
     args, kwargs = arguments(degrees.micro_batch)
     convert = lambda t: t.to(weights) if weights is not None and t.is_floating_point() else t
     args, kwargs = map_tensors(convert, (args, kwargs))
     if kwargs or len(args) != 1:
         raise NotImplementedError("apply: the model must take one tensor; wrap it in a module that does")
-    with simulated(max(degrees.tensor, 1)), policy(kernels) if kernels is not None else nullcontext(), mt.device("meta"):
+    size = degrees.tensor * max(degrees.context, degrees.expert)
+    with simulated(size), policy(kernels) if kernels is not None else nullcontext(), mt.device("meta"):
         shadow = meta_copy(model, weights)
         paths, given = _blocks(shadow, args, kwargs)
+        length = sequence_of(*given[paths[0]][:2]) if paths else 0
+        if degrees.context > 1:
+            whole, args = args, cut(args, length, degrees.context)
+            check_parts(shadow, given, whole, args, length, degrees.context)
+            paths, given = _blocks(shadow, args, kwargs)
         parts = parts_of(shadow, given, paths, args, kwargs)
-        cuts = _cuts(shadow, parts, given, degrees, args, kwargs)
-    stages = _stages(layout, model, shadow, parts, given, args, mesh)
+        experts = {path: found for path in paths if (found := experts_of(shadow.get_submodule(path), *given[path][:2])) is not None}
+        cuts = _cuts(shadow, parts, given, experts, degrees, args, kwargs)
+    stages = _stages(layout, model, shadow, parts, given, args, ranks.mesh)
     made, flats, optimized = [], [], []
     for stage in stages:
         if any(mt.is_deferred(t) for t in [*stage.parameters(), *stage.buffers()]):
             mt.materialize(stage)
+        stage.divide_experts(experts, ranks.expert, ranks.tensor)
         if degrees.tensor > 1:
-            stage.divide(mesh["tensor"], cuts, degrees.sequence)
+            stage.divide(ranks.tensor, cuts, degrees.sequence)
         if degrees.recompute != "none":
             for block in stage.blocks:
                 block.forward = checkpointed(block.forward, degrees.recompute == "selective")  # type: ignore[method-assign]
         stage.bound()
         if degrees.shard == 3:
-            _shard(stage, mesh["data"], weights if masters is not None else None)
+            _shard(stage, ranks, weights if masters is not None else None)
             if weights is not None and masters is None:
                 stage.to(weights)
             optimized += [p for p in stage.parameters() if p.requires_grad]
         else:
-            for members in stage.groups():
-                part = FlatPart(members, mesh.get_group("data"), mesh.get_group("tensor") if degrees.tensor > 1 else None, degrees.shard,
-                                weights, masters)  # fmt: skip
+            for members, routed in stage.groups():
+                group = (ranks.expert_replicas if routed else ranks.replicas).get_group()
+                part = FlatPart(members, group, ranks.tensor_group, degrees.shard, degrees.replicas, weights, masters)
                 flats.append(part)
                 optimized.append(part.updated)
             if weights is not None:
@@ -180,13 +205,13 @@ def apply_layout(
         stage.finish()
         made.append(stage)
     schedule = None
-    applied = Applied(layout, mesh, loss, made, None, flats, optimizer(optimized), convert)
+    applied = Applied(layout, ranks, length, loss, made, None, flats, optimizer(optimized), convert)
     if degrees.pipeline > 1:
-        group, number = mesh.get_group("pipeline"), degrees.pipeline * degrees.virtual_stages
+        group, number = ranks.mesh.get_group("pipeline"), degrees.pipeline * degrees.virtual_stages
         passed: list[Module] = [_EachPass(stage) if degrees.shard == 3 else stage for stage in made]
         pipes = [PipelineStage(module, stage.index, number, device, group=group) for module, stage in zip(passed, made, strict=True)]
         kind = get_schedule_class(degrees.schedule)
-        schedule = kind(pipes[0] if degrees.virtual_stages == 1 else pipes, layout.micro_batches, applied.loss_of)
+        schedule = kind(pipes[0] if issubclass(kind, PipelineScheduleSingle) else pipes, layout.micro_batches, applied.loss_of)
         applied._schedule = schedule
     return applied
 
@@ -200,18 +225,6 @@ class _EachPass(Module):
 
     def forward(self, x: Any) -> Any:
         return self.stage(x)
-
-
-def _check(degrees: Degrees) -> None:
-    for name, value, usual in (("context", degrees.context, 1), ("expert", degrees.expert, 1), ("offload", degrees.offload, "none")):
-        if value != usual:
-            raise NotImplementedError(f"apply: {name} {value} is not supported; search with {name}={[usual]!r}")
-    if degrees.shard == 3 and degrees.sequence:
-        raise NotImplementedError("apply: shard 3 with sequence parallelism is not supported; search with sequence=[False]")
-    if degrees.pipeline > 1 and degrees.virtual_stages > 1:
-        raise NotImplementedError(f"apply: {degrees.virtual_stages} stages on a rank are not supported; search with virtual_stages=[1]")
-    if degrees.pipeline > 1 and degrees.schedule not in ("1F1B", "GPipe"):
-        raise NotImplementedError(f"apply: the schedule {degrees.schedule} is not supported; search with schedules=['1F1B', 'GPipe']")
 
 
 def _check_model(model: Any, shapes: dict[str, tuple[int, ...]] | None) -> None:
@@ -231,20 +244,6 @@ def _check_model(model: Any, shapes: dict[str, tuple[int, ...]] | None) -> None:
     more = next((name for name in named if name not in shapes), None)
     if more is not None:
         raise ValueError(f"apply: the planned model has no parameter {more!r}; the plan is for another model")
-
-
-def _mesh(degrees: Degrees, mesh: Any, device: str) -> Any:
-    names, shape = ("pipeline", "data", "tensor"), (degrees.pipeline, degrees.data, degrees.tensor)
-    if mesh is None:
-        size = dist.get_world_size()
-        if size != degrees.devices:
-            raise ValueError(f"apply: the layout {degrees} is for {degrees.devices} ranks, but the program has {size}")
-        return init_device_mesh(device, shape, mesh_dim_names=names)
-    if tuple(mesh.mesh_dim_names or ()) != names or tuple(mesh.shape) != shape:
-        dims = ", ".join(f"{name} {n}" for name, n in zip(names, shape, strict=True))
-        raise ValueError(f"apply: the layout {degrees} needs a mesh with the dimensions {dims}, got {list(mesh.shape)} named "
-                         f"{mesh.mesh_dim_names}")  # fmt: skip
-    return mesh
 
 
 def _device_of(model: Module, device: Any) -> str:
@@ -270,22 +269,30 @@ def _blocks(shadow: Module, args: tuple, kwargs: dict[str, Any]) -> tuple[list[s
         return [], {}
 
 
-def _cuts(shadow: Module, parts: Parts, given: dict[str, Given], degrees: Degrees, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _cuts(
+    shadow: Module, parts: Parts, given: dict[str, Given], experts: dict[str, Experts], degrees: Degrees, args: tuple,
+    kwargs: dict[str, Any],
+) -> Any:  # fmt: skip
     """Return the dimensions that are cut by path of the block. The path "" stands for what is around the blocks: None if it stays whole."""
     if degrees.tensor == 1:
         return {}
     mesh = init_device_mesh("meta", (degrees.tensor,))
+    beside = Beside(expert_mesh=expert_mesh(degrees.expert, degrees.tensor))
+    if degrees.context > 1:
+        beside.context = DeviceMesh("meta", list(range(0, degrees.tensor * degrees.context, degrees.tensor)))
     found: dict[str, Any] = {}
     known: dict[Any, Any] = {}
     for path in parts.paths:
         block = shadow.get_submodule(path)
         key = type(block), tuple((name, tuple(p.shape)) for name, p in block.named_parameters())
         if key not in known:
-            known[key] = Arranged(block, mesh, given[path].args, given[path].kwargs, degrees.sequence).cut
+            beside.experts = experts.get(path)
+            known[key] = beside.arranged(block, mesh, given[path].args, given[path].kwargs, degrees.sequence).cut
         found[path] = known[key]
     try:
         outer = parts.around(shadow, given)
-        found[""] = Arranged(outer, mesh, args, kwargs, False).cut
+        with attention_over(beside.context):
+            found[""] = Arranged(outer, mesh, args, kwargs, False).cut
     except Exception:
         if not parts.paths:
             raise
@@ -296,17 +303,21 @@ def _cuts(shadow: Module, parts: Parts, given: dict[str, Given], degrees: Degree
 def _stages(
     layout: Layout, model: Module, shadow: Module, parts: Parts, given: dict[str, Given], args: tuple, mesh: Any
 ) -> list[StageModule]:
-    """Return the stages of this rank."""
-    p, rank = layout.degrees.pipeline, mesh.get_local_rank("pipeline")
-    counts = [len(kinds) for kinds in layout.stages]
-    start = sum(counts[:rank])
-    own = parts.paths[start : start + counts[rank]]
-    return [StageModule(model, shadow, parts, given, own, rank, p, args)]
+    """Return the stages of this rank, in the order of the model."""
+    degrees, rank = layout.degrees, mesh.get_local_rank("pipeline")
+    starts = [0, *accumulate(map(len, layout.stages))]
+    own = stages_of_rank(rank, degrees.pipeline, degrees.virtual_stages, rank_style(degrees.schedule)) if degrees.pipeline > 1 else [0]
+    return [StageModule(model, shadow, parts, given, parts.paths[starts[i] : starts[i + 1]], i, len(layout.stages), args)
+            for i in sorted(own)]  # fmt: skip
 
 
-def _shard(stage: StageModule, mesh: Any, compute: Any) -> None:
-    """Shard the parameters of each part over the ranks of data parallelism."""
+def _shard(stage: StageModule, ranks: Ranks, compute: Any) -> None:
+    """Shard the parameters of each part over the ranks that have the same."""
+    mesh = ranks.replicas
     mixed = fsdp.MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=mt.float32) if compute is not None else fsdp.MixedPrecisionPolicy()
+    for module in stage.experts():
+        fsdp.fully_shard(module, mesh=ranks.expert_replicas, mp_policy=mixed)
+        module.set_gradient_divide_factor(mesh.size())  # type: ignore[operator]
     for block in stage.blocks:
         fsdp.fully_shard(block, mesh=mesh, mp_policy=mixed)
     for i, modules in enumerate(stage.around()):

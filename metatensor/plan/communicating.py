@@ -40,8 +40,9 @@ def step_collectives(degrees: Degrees, widths: Widths, stages: Sequence[Stage], 
         calls, last = found[rank], i == len(stages) - 1
         for j, part in enumerate(stage.parts):
             _of_activations(calls, degrees, part.cost, micro_batches)
-            if part.cost.reduced:
-                calls["all_reduce", part.cost.reduced // widths.parameter * widths.gradient, degrees.tensor] += 1
+            for kind, nbytes in (("all_reduce", part.cost.reduced), ("reduce_scatter", part.cost.scattered)):
+                if nbytes:
+                    calls[kind, nbytes // widths.parameter * widths.gradient, degrees.tensor] += 1
             whole = last and j == len(stage.parts) - 1  # the backward pass begins with the last part, which is still whole
             for elements, ranks in ((part.cost.parameters, degrees.replicas), (part.cost.expert_parameters, degrees.expert_replicas)):
                 if elements and ranks > 1:

@@ -15,7 +15,7 @@ from metatensor.plan.arranging import Arranged
 from metatensor.plan.blocks import Block, Given, NoBlocks, blocks_of, check_blocks
 from metatensor.plan.communicating import Calls, step_collectives
 from metatensor.plan.contexts import check_positions, cut, sequence_of
-from metatensor.plan.experts import Experts, experts_of
+from metatensor.plan.experts import Experts, expert_mesh, experts_of
 from metatensor.plan.layouts import Degrees, Layout
 from metatensor.plan.measuring import Beside, PartCost, measure_around, measure_block
 from metatensor.plan.memory import Widths, host_memory, rank_memory, shared
@@ -149,11 +149,8 @@ class Coster:
         if degrees.expert > 1 and beside.experts is not None and beside.experts.number % degrees.expert:
             raise Impossible(f"the {beside.experts.number} experts of {block.path} cannot be divided among {degrees.expert} ranks")
         if beside.experts is not None and (degrees.expert > 1 or degrees.tensor > 1):
-            beside.expert_mesh = self._mesh(degrees.expert, 1)
-            if degrees.tensor > 1:
-                key = "experts", degrees.expert, degrees.tensor
-                rows = [list(range(i, i + degrees.tensor)) for i in range(0, degrees.expert * degrees.tensor, degrees.tensor)]
-                beside.expert_mesh = self._meshes[key] = self._meshes.get(key) or DeviceMesh("meta", rows)
+            key = "experts", degrees.expert, degrees.tensor
+            beside.expert_mesh = self._meshes[key] = self._meshes.get(key) or expert_mesh(degrees.expert, degrees.tensor)
         return beside
 
     def contexts(self, most: int) -> list[int]:

@@ -6,11 +6,12 @@ import copy
 from typing import Any
 
 import metatensor as mt
+from metatensor.distributed.device_mesh import DeviceMesh
 from metatensor.distributed.tensor import DTensor, Replicate
 from metatensor.distributed.tensor.parallel import ExpertParallel, ExpertTensorParallel, parallelize_module
 from metatensor.nn.modules.module import Module
 
-__all__ = ["Experts", "divide_experts", "experts_of"]
+__all__ = ["Experts", "divide_experts", "expert_mesh", "experts_of"]
 
 
 class Experts:
@@ -66,6 +67,12 @@ def experts_of(block: Module, args: tuple, kwargs: dict[str, Any]) -> Experts | 
     around = [next((path[:i] for i in range(len(path), 0, -1) if (i < len(path) and path[i] == ".") and path[:i] in alike), path)
               for path in found]  # fmt: skip
     return Experts(list(found), around, min(found.values()))
+
+
+def expert_mesh(expert: int, tensor: int) -> Any:
+    """Return a simulated mesh of ranks that divide experts, and in a second dimension each expert if ``tensor`` is not 1."""
+    rows = [list(range(i, i + tensor)) for i in range(0, expert * tensor, tensor)]
+    return DeviceMesh("meta", rows if tensor > 1 else list(range(expert)))
 
 
 def divide_experts(block: Module, experts: Experts, mesh: Any, tensor_mesh: Any) -> None:

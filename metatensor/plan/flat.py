@@ -12,18 +12,20 @@ __all__ = ["FlatPart"]
 
 
 class FlatPart:
-    """Parameters of a part, whose gradients are summed over data-parallel ranks by one collective at the end of a step.
+    """Parameters of a part, whose gradients are summed over the ranks that have the same by one collective at the end of a step.
 
     Parameters
     ----------
     parameters : list of Parameter
         They become views of one tensor.
-    data : ProcessGroup
-        The ranks that process different samples.
+    replicas : ProcessGroup
+        The ranks with the same parameters.
     tensor : ProcessGroup, optional
         The ranks among which parameters are cut. They sum gradients that are partial.
     shard : int
-        What the ranks of ``data`` divide, as in `Degrees`: 0, 1 or 2.
+        What the ranks of ``replicas`` divide, as in `Degrees`: 0, 1 or 2.
+    count : int
+        The number of ranks with different samples, or parts of sequences. Gradients are the means of theirs.
     weights : dtype, optional
         The dtype of the computation. Default: that of the parameters.
     masters : dtype, optional
@@ -35,18 +37,18 @@ class FlatPart:
         What the optimizer updates: a vector, all or this rank's share.
     """
 
-    def __init__(self, parameters: list[Any], data: Any, tensor: Any, shard: int, weights: Any, masters: Any) -> None:
-        self.group, self.tensor, self.shard = data, tensor, shard
+    def __init__(self, parameters: list[Any], replicas: Any, tensor: Any, shard: int, count: int, weights: Any, masters: Any) -> None:
+        self.group, self.tensor, self.shard, self._samples = replicas, tensor, shard, count
         parameters = sorted(parameters, key=lambda p: not _replicated(p))  # so that gradients that are partial are one piece
         locals_ = [_local(p) for p in parameters]
         first = locals_[0]
-        n = data.size() if shard else 1
+        n = replicas.size() if shard else 1
         self.numel = sum(t.numel() for t in locals_)
         size = -(-self.numel // n) * n
         values = mt.cat([*(t.reshape(-1) for t in locals_), *([first.new_zeros(size - self.numel)] if size > self.numel else [])])
         self.whole = values if weights is None else values.to(weights)
         self.share = size // n
-        start = data._rank * self.share if shard else 0
+        start = replicas._rank * self.share if shard else 0
         own = self.whole.narrow(0, start, self.share)
         self._own, self._masters = own, masters is not None
         self.updated = mt.nn.Parameter(values.narrow(0, start, self.share).to(masters, copy=True) if masters is not None else own)
@@ -54,6 +56,9 @@ class FlatPart:
         self._size, self._start = size, start
         self._sum: Any = None
         self._partial: set[int] = set()
+        self._divided: dict[int, Any] = {}
+        """Partial gradients of parameters that are cut."""
+        self._placements = [p.data.placements if isinstance(p.data, DTensor) else () for p in parameters]
         self._pieces: list[tuple[int, int]] = []
         at = 0
         for i, (p, local) in enumerate(zip(parameters, locals_, strict=True)):
@@ -72,24 +77,36 @@ class FlatPart:
     def _add(self, p: Any, i: int) -> None:
         """Add the gradient of a parameter to the sums of the step."""
         grad, p.grad = p.grad, None
-        if isinstance(grad, DTensor):
-            if _replicated(p) and any(place.is_partial() for place in grad.placements):
-                self._partial.add(i)  # summed once in a step
-            elif grad.placements != p.placements:
-                grad = grad.redistribute(placements=p.placements)
-            grad = grad.to_local()
         with mt.no_grad():
             if self._sum is None:
                 self._sum = mt.zeros(self._size, dtype=self._gradient_dtype, device=self.whole.device)
-            at, n = self._pieces[i]
-            self._sum.narrow(0, at, n).add_(grad.reshape(-1))
+            if isinstance(grad, DTensor):
+                if any(place.is_partial() for place in grad.placements):  # summed once in a step
+                    if _replicated(p):
+                        self._partial.add(i)
+                    else:
+                        known = self._divided.get(i)
+                        self._divided[i] = grad.to(self._gradient_dtype) if known is None else known.add_(grad)
+                        grad = None
+                elif grad.placements != p.placements:
+                    grad = grad.redistribute(placements=p.placements)
+            if grad is not None:
+                self._put(i, grad)
         if self.shard == 2:
             self._left -= 1
             if not self._left:
                 self._left = self._count
                 self._scatter()
 
+    def _put(self, i: int, grad: Any) -> None:
+        """Add a gradient to the sum of a parameter."""
+        at, n = self._pieces[i]
+        self._sum.narrow(0, at, n).add_((grad.to_local() if isinstance(grad, DTensor) else grad).reshape(-1))
+
     def _tensor_sum(self) -> None:
+        for i, grad in self._divided.items():
+            self._put(i, grad.redistribute(placements=self._placements[i]))
+        self._divided.clear()
         runs: list[list[int]] = []
         for i in sorted(self._partial):
             at, n = self._pieces[i]
@@ -110,9 +127,8 @@ class FlatPart:
         self._keep = made if self._keep is None else self._keep.add_(made)
 
     def reduce(self) -> None:
-        """Average the gradients over the data-parallel ranks. They become the gradient of ``updated``."""
+        """Average the gradients over all samples. They become the gradient of ``updated``."""
         with mt.no_grad():
-            n = self.group.size()
             if self.shard == 2:
                 if self._sum is not None:
                     self._scatter()
@@ -126,11 +142,11 @@ class FlatPart:
                     dist.reduce_scatter_tensor(grad, self._sum, group=self.group)
                 else:
                     grad = self._sum
-                    if n > 1:
+                    if self.group.size() > 1:
                         dist.all_reduce(grad, group=self.group)
                 self._sum = None
             self._left = self._count
-            self.updated.grad = None if grad is None else grad.div_(n)
+            self.updated.grad = None if grad is None else grad.div_(self._samples)
 
     def gather(self) -> None:
         """Copy the updated values of all ranks to the parameters."""

@@ -54,6 +54,8 @@ class PartCost:
     backward_groups: list[tuple[str, int, tuple[int, ...]]] = field(default_factory=list)
     reduced: int = 0
     """Bytes of gradients that the ranks of tensor parallelism sum once in a step."""
+    scattered: int = 0
+    """The same of parameters that are cut: each rank needs a part of the sum."""
 
 
 @dataclass
@@ -71,6 +73,12 @@ class Beside:
         if self.experts is not None and self.expert_mesh is not None:
             divide_experts(module, self.experts, self.expert_mesh, mesh)
 
+    def arranged(self, module: Module, mesh: Any, args: tuple, kwargs: dict[str, Any], sequence: bool) -> Arranged:
+        """Return a block whose matrices are divided over a mesh. The arguments are those of one rank."""
+        with attention_over(self.context):
+            return Arranged(module, mesh, args, kwargs, sequence, self.experts.paths if self.experts else (),
+                            lambda copied: self.divide(copied, mesh))  # fmt: skip
+
 
 def measure_block(
     module: Module, args: tuple, kwargs: dict[str, Any], mesh: Any, sequence: bool, recompute: str, known: Arranged | None = None,
@@ -84,9 +92,7 @@ def measure_block(
     arranged = None
     beside = beside or Beside()
     if mesh is not None:
-        with attention_over(beside.context):
-            arranged = known or Arranged(module, mesh, args, kwargs, sequence, beside.experts.paths if beside.experts else (),
-                                         lambda copied: beside.divide(copied, mesh))  # fmt: skip
+        arranged = known or beside.arranged(module, mesh, args, kwargs, sequence)
         if sequence and known is None and not arranged.divides and beside.expert_mesh is None:
             raise ValueError("no matrix of the block can be cut")
         inner = arranged.module
@@ -147,7 +153,7 @@ def measure_block(
     cost.expert_parameters = _elements(experts)
     cost.parameters = _elements(p for p in inner.parameters() if id(p) not in own)
     cost.frozen = _elements([*inner.buffers(), *inner.parameters()], frozen=True)
-    cost.reduced = _partial_bytes(inner.parameters())
+    cost.reduced, cost.scattered = _partial_bytes(inner.parameters())
     return cost, arranged
 
 
@@ -215,7 +221,8 @@ def measure_around(
     earlier = {id(p): p for m in outer.modules() for p in own[id(m)] if id(p) not in later or id(m) in state.before}
     behind.parameters, behind.frozen = _elements(later.values()), _elements(later.values(), frozen=True)
     before.parameters, before.frozen = _elements(earlier.values()), _elements([*earlier.values(), *outer.buffers()], frozen=True)
-    before.reduced, behind.reduced = _partial_bytes(earlier.values()), _partial_bytes(later.values())
+    before.reduced, before.scattered = _partial_bytes(earlier.values())
+    behind.reduced, behind.scattered = _partial_bytes(later.values())
     return before, behind
 
 
@@ -288,10 +295,13 @@ def _elements(tensors: Any, frozen: bool = False) -> int:
     return sum(map(local_numel, found.values()))
 
 
-def _partial_bytes(parameters: Any) -> int:
-    """Return the bytes of gradients that are partial sums."""
-    grads = [p.grad for p in parameters if isinstance(p.grad, DTensor)]
-    return sum(_nbytes(grad) for grad in grads if any(place.is_partial() for place in grad.placements))
+def _partial_bytes(parameters: Any) -> tuple[int, int]:
+    """Return the bytes of gradients that are partial sums, of whole parameters and of those that are cut."""
+    found = [0, 0]
+    for p in parameters:
+        if isinstance(p.grad, DTensor) and any(place.is_partial() for place in p.grad.placements):
+            found[isinstance(p.data, DTensor) and not all(place.is_replicate() for place in p.data.placements)] += _nbytes(p.grad)
+    return found[0], found[1]
 
 
 def _group_of(mesh: Any) -> tuple[int, ...]:

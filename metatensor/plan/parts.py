@@ -12,6 +12,8 @@ from metatensor.nn._hooks import register_module_forward_pre_hook
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged
 from metatensor.plan.blocks import Given, Passed, around
+from metatensor.plan.experts import Experts, divide_experts
+from metatensor.plan.refusals import NotApplied
 
 __all__ = ["Parts", "StageModule", "meta_copy", "parts_of"]
 
@@ -96,6 +98,7 @@ class StageModule(Module):
         self._own, self._given, self._args, self._parts = own, given, args, parts
         self._received, self._mesh = _Received(), None
         self._arranged: dict[str, Arranged] = {}
+        self._experts: dict[str, Experts] = {}
         self._outer: Arranged | None = None
         if number > 1:
             self._check(model, parts)
@@ -121,8 +124,8 @@ class StageModule(Module):
         seen: dict[int, str] = {}
         for name, p in model.named_parameters(remove_duplicate=False):
             if id(p) in seen:
-                raise NotImplementedError(f"apply: {seen[id(p)]} and {name} are one parameter, which a pipeline cannot divide yet; "
-                                          "search with pipeline=[1]")  # fmt: skip
+                raise NotApplied(f"apply: {seen[id(p)]} and {name} are one parameter, which a pipeline cannot divide yet; "
+                                 "search with pipeline=[1]", lambda one: one.pipeline == 1)  # fmt: skip
             seen[id(p)] = name
 
     def _strip(self, model: Module, wanted: set[str], inside: tuple[str, ...]) -> None:
@@ -149,22 +152,39 @@ class StageModule(Module):
                 sides[all(name in self._parts.behind for name in names)].append(module)
         return sides
 
-    def groups(self) -> list[list[Any]]:
-        """Return the trainable parameters of each part, in the order of the model."""
+    def experts(self) -> list[Module]:
+        """Return the modules of experts of the blocks."""
+        return [block.get_submodule(inner) for path, block in zip(self._own, self.blocks, strict=True) if path in self._experts
+                for inner in self._experts[path].paths]  # fmt: skip
+
+    def groups(self) -> list[tuple[list[Any], bool]]:
+        """Return the trainable parameters of each part, in the order of the model. Those of experts are apart, with a flag."""
         sides: list[list[Any]] = [[], []]
         inside = {id(p) for block in self.blocks for p in block.parameters()}
         for name, p in self.inner.named_parameters():
             if id(p) not in inside and p.requires_grad:
                 sides[name in self._parts.behind].append(p)
-        found = [sides[0], *([p for p in block.parameters() if p.requires_grad] for block in self.blocks), sides[1]]
-        return [group for group in found if group]
+        routed = {id(p) for module in self.experts() for p in module.parameters()}
+        found = [(sides[0], False)]
+        for block in self.blocks:
+            trained = [p for p in block.parameters() if p.requires_grad]
+            found += [([p for p in trained if (id(p) in routed) is flag], flag) for flag in (False, True)]
+        return [(group, flag) for group, flag in [*found, (sides[1], False)] if group]
+
+    def divide_experts(self, experts: dict[str, Experts], mesh: Any, tensor_mesh: Any) -> None:
+        """Divide the experts of blocks over a mesh, None if they stay as they are."""
+        self._experts = {path: experts[path] for path in self._own if path in experts}
+        if mesh is not None:
+            for path, found in self._experts.items():
+                divide_experts(self.inner.get_submodule(path), found, mesh, tensor_mesh)
 
     def divide(self, mesh: Any, cuts: dict[str, Any], sequence: bool) -> None:
         """Cut matrices among tensor-parallel ranks, and communicate at the boundaries of regions."""
         self._mesh = mesh
+        apart = {id(inner) for module in self.experts() for inner in module.modules()}
         for path, block in zip(self._own, self.blocks, strict=True):
             given = self._given[path]
-            self._arranged[path] = Arranged.applied(block, mesh, cuts[path], sequence, given.args, given.kwargs)
+            self._arranged[path] = Arranged.applied(block, mesh, cuts[path], sequence, given.args, given.kwargs, apart)
         outer = cuts[""]
         if outer is not None:
             mine = {name: dim for name, dim in outer.items() if name in self._names.values()}

@@ -155,7 +155,7 @@ class TrainingPlan:
         which : int or Degrees
             The layout by its rank, from 0, or its degrees. Default: the fastest.
         mesh : DeviceMesh, optional
-            The ranks, with the dimensions "pipeline", "data" and "tensor". Default: all.
+            The ranks, with the dimensions "pipeline", "data", "context" if that degree is not 1, and "tensor". Default: all.
         device : str, optional
             The type of device of the mesh. Default: that of the model.
 
@@ -167,9 +167,9 @@ class TrainingPlan:
         Raises
         ------
         NotImplementedError
-            If the layout has a part that cannot be applied yet: context or expert parallelism, offload, several stages on a rank, schedules
-            other than "1F1B" and "GPipe", shard 3 with sequence parallelism, and stages of a model with tied parameters. The message says
-            with which arguments `search` leaves it out.
+            If the layout has a part that cannot be applied yet: offload, shard 3 with sequence parallelism or with schedules that compute
+            gradients of weights later, stages of a model with tied parameters, and context parallelism of a model that makes positions of
+            its own. The message says with which arguments `search` leaves it out, and which layout is the fastest without it.
         ValueError
             If no layout fits, the layout is for another number of ranks or another mesh, or the model has other parameters than the
             planned one.
@@ -193,14 +193,18 @@ class TrainingPlan:
         True
         """
         from metatensor.plan.applying import apply_layout
+        from metatensor.plan.refusals import NotApplied, fastest_applied
 
         if not self.layouts and isinstance(which, int):
             raise ValueError(f"apply: no layout fits; {self.advice()}")
         arguments = _arguments(inputs, {}) if inputs else self._arguments
         if arguments is None:
             raise ValueError("apply: the search ran elsewhere; pass the argument of the model on meta")
-        return apply_layout(self._find(which, "apply"), model, self._shapes, arguments, loss, optimizer, mesh, device,
-                            self._kernels)  # fmt: skip
+        try:
+            return apply_layout(self._find(which, "apply"), model, self._shapes, arguments, loss, optimizer, mesh, device,
+                                self._kernels)  # fmt: skip
+        except NotApplied as error:
+            raise NotImplementedError(f"{error}{fastest_applied(self.layouts, error.allowed)}") from None
 
     def _find(self, which: int | Degrees, asked: str = "explain") -> Layout:
         number = len(self.layouts) + sum(one.costed is not None for one in self.rejected)

@@ -89,7 +89,8 @@ class StepTimes:
             times.append(seconds)
         talked = [self.talk(pairs, groups, tensor) for pairs, groups in (
             (cost.forward_communication, cost.forward_groups), (cost.backward_communication, cost.backward_groups))]  # fmt: skip
-        return Timed(cost, times[0], times[1], talked[0], talked[1], self.collective("all_reduce", cost.reduced, tensor, 1))
+        reduction = self.collective("all_reduce", cost.reduced, tensor, 1) + self.collective("reduce_scatter", cost.scattered, tensor, 1)
+        return Timed(cost, times[0], times[1], talked[0], talked[1], reduction)
 
     def talk(self, pairs: list[tuple[str, int]], groups: list[tuple[str, int, tuple[int, ...]]], tensor: int) -> float:
         """Return the seconds of collectives of tensor-parallel ranks and of other groups. Receiving takes no time besides the sending."""

@@ -5,7 +5,7 @@ import pytest
 import metatensor as mt
 from metatensor import distributed as dist
 from metatensor.distributed import sim
-from metatensor.distributed.tensor import Partial, Replicate, Shard, distribute_module, distribute_tensor, init_device_mesh
+from metatensor.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor, init_device_mesh
 
 pytest.importorskip("metatensor_cpu")
 
@@ -156,3 +156,20 @@ def test_a_program_with_a_custom_function_runs_on_distributed_tensors():
         assert mt.equal(result.full_tensor(), x * 2)
 
     sim.run(run, world_size=2)
+
+
+def test_sums_of_gradients_leave_tensors_alone_that_share_a_part():
+    """The gradient of a partial tensor is the same part as that of the whole one, to which another one is added."""
+
+    def run():
+        dist.init_process_group()
+        mesh = init_device_mesh("cpu", (2,))
+        x, z = (mt.ones(3, requires_grad=True) for _ in range(2))
+        a, b = (DTensor.from_local(t, mesh, [place]) for t, place in ((x, Replicate()), (z, Partial())))
+        a, b = a * 1, b * 3
+        c = a * 2  # adds to the gradient of a after b.redistribute has passed it on
+        total = a + b.redistribute(placements=[Replicate()])
+        ((total * total).sum() + c.sum()).to_local().backward()
+        return x.grad.tolist(), z.grad.tolist()
+
+    assert sim.run(run, world_size=2) == [([16.0] * 3, [42.0] * 3)] * 2

@@ -10,6 +10,7 @@ from metatensor import distributed as dist
 from metatensor.distributed import CommunicationLog
 from metatensor.nn import functional as F
 from metatensor.plan import Degrees
+from plan.mixtures import SparseLayer
 from plan.transformers_like import decoder, tokens
 
 BATCH, LENGTH = 8, 128
@@ -25,16 +26,19 @@ def planned_loss(output, samples):
 
 @pytest.fixture(scope="module")
 def plan():
-    return mt.plan.search(decoder(), tokens(1, LENGTH), devices="4xH100", global_batch=BATCH, loss=planned_loss, keep=None,
-                          precision=["fp32", "bf16-master"], micro_batches=[1, 2], schedules=["1F1B", "GPipe"])  # fmt: skip
+    return searched(decoder(), precision=["fp32", "bf16-master"], micro_batches=[1, 2], virtual_stages=[1, 2])
 
 
-def counted(plan, degrees):
-    """Return for each rank its stage and the communication of a step."""
+def searched(model, **options):
+    return mt.plan.search(model, tokens(1, LENGTH), devices="4xH100", global_batch=BATCH, loss=planned_loss, keep=None, **options)
+
+
+def counted(plan, degrees, make=decoder):
+    """Return for each rank its place in the pipeline and the communication of a step."""
 
     def run():
         dist.init_process_group()
-        step = plan.apply(decoder(), which=degrees, loss=loss, optimizer=mt.optim.AdamW, device="meta")
+        step = plan.apply(make(), which=degrees, loss=loss, optimizer=mt.optim.AdamW, device="meta")
         with mt.device("meta"), mt.analysis.policy("cuda"):
             batch = [step.own(tokens(BATCH, LENGTH)) for _ in range(2)]
             step.step(*batch)
@@ -55,6 +59,10 @@ LAYOUTS = [
     *(fp32(4, 1, 1, shard, micro_batch=1 + shard % 2) for shard in range(4)),
     fp32(2, 2), fp32(2, 2, 1, 1, True), fp32(2, 2, 1, 3), fp32(1, 4), fp32(1, 4, sequence=True),
     fp32(2, 1, 2), fp32(2, 1, 2, 1, schedule="GPipe"), fp32(2, 1, 2, 2), fp32(1, 1, 4), fp32(1, 2, 2), fp32(1, 2, 2, sequence=True),
+    fp32(2, 1, 2, schedule="Interleaved1F1B", virtual_stages=2), fp32(1, 2, 2, schedule="Interleaved1F1B", virtual_stages=2),
+    fp32(2, 1, 2, 1, schedule="InterleavedZeroBubble", virtual_stages=2), fp32(1, 1, 4, schedule="InterleavedZeroBubble"),
+    fp32(1, 2, 2, schedule="InterleavedZeroBubble"), fp32(2, 1, 2, 2, schedule="ZBVZeroBubble", virtual_stages=2),
+    fp32(1, 2, 2, sequence=True, schedule="ZBVZeroBubble", virtual_stages=2),
     fp32(2, 2, recompute="full"), fp32(2, 2, recompute="selective"), fp32(4, 1, 1, 3, recompute="full"),
     Degrees(4, 1, 1, 1), Degrees(4, 1, 1, 3), Degrees(2, 2),
 ]  # fmt: skip
@@ -65,18 +73,45 @@ def test_collectives_are_the_planned_ones(degrees, plan):
     expected = plan.collectives(degrees)
     ranks = counted(plan, degrees)
     assert sum(expected[0].values()) > 3
-    for stage, calls in ranks:
-        assert calls == expected[stage]
-    assert sorted({stage for stage, _ in ranks}) == list(range(degrees.pipeline))
+    for place, calls in ranks:
+        assert calls == expected[place]
+    assert sorted({place for place, _ in ranks}) == list(range(degrees.pipeline))
+
+
+@pytest.fixture(scope="module")
+def divided():
+    """Plans of a dense model and of one with experts, with context and expert parallelism."""
+    options = {"precision": "fp32", "micro_batches": [1], "recompute": ["none"], "schedules": ["1F1B"]}
+    return {make: searched(make(), **options, context=[1, 2]) for make in (decoder, sparse)}
+
+
+def sparse():
+    return decoder(layer=SparseLayer, depth=2)
+
+
+DIVIDED = [
+    (decoder, fp32(2, context=2)), (decoder, fp32(2, shard=1, context=2)), (decoder, fp32(2, shard=3, context=2)),
+    (decoder, fp32(1, 2, context=2)), (decoder, fp32(1, 1, 2, 2, context=2)),
+    (sparse, fp32(4)), (sparse, fp32(4, expert=2)), (sparse, fp32(4, shard=1, expert=4)), (sparse, fp32(4, shard=2, expert=2)),
+    (sparse, fp32(4, shard=3, expert=2)), (sparse, fp32(2, 2, expert=2)), (sparse, fp32(1, 4)), (sparse, fp32(2, 2, 1, 1, True, expert=2)),
+    (sparse, fp32(2, 1, 2, expert=2)), (sparse, fp32(2, context=2, expert=4)), (sparse, fp32(1, 2, context=2, expert=2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "degrees"), DIVIDED, ids=lambda one: getattr(one, "__name__", str(one)))
+def test_collectives_of_divided_sequences_and_experts(make, degrees, divided):
+    expected = divided[make].collectives(degrees)
+    for place, calls in counted(divided[make], degrees, make):
+        assert calls == expected[place]
 
 
 def test_a_sharded_pipeline_gathers_a_block_once_more(plan):
     """What differs, as the page on plans says."""
     degrees = fp32(2, 1, 2, 3)
     expected = plan.collectives(degrees)
-    for stage, calls in counted(plan, degrees):
-        assert not expected[stage] - calls
-        assert sum((calls - expected[stage]).values()) == (stage == 0)
+    for place, calls in counted(plan, degrees):
+        assert not expected[place] - calls
+        assert sum((calls - expected[place]).values()) == (place == 0)
 
 
 IN_MEMORY = [fp32(4), fp32(4, 1, 1, 1), fp32(2, 2), fp32(2, 2, 1, 1, True), fp32(1, 4), fp32(1, 4, sequence=True), Degrees(4, 1, 1, 1),

@@ -9,6 +9,7 @@ from metatensor import distributed as dist
 from metatensor.distributed.tensor import init_device_mesh
 from metatensor.nn import functional as F
 from metatensor.plan import Degrees
+from metatensor.plan.schedules import SCHEDULES
 from plan.transformers_like import Decoder
 
 BATCH, LENGTH, VOCABULARY = 4, 8, 32
@@ -31,7 +32,7 @@ def searched(model=None, **options):
     with mt.device("meta"):
         model = model or decoder()
     given = {"devices": "4xH100", "global_batch": BATCH, "precision": ["fp32", "bf16-master"], "micro_batches": [1, 2],
-             "schedules": ["GPipe", "1F1B", "Interleaved1F1B"], "virtual_stages": [1, 2], "keep": None, **options}  # fmt: skip
+             "virtual_stages": [1, 2], "keep": None, **options}  # fmt: skip
     return mt.plan.search(model, mt.empty(1, LENGTH, dtype=mt.int64, device="meta"), **given)
 
 
@@ -54,7 +55,11 @@ def batch():
 
 @pytest.fixture(scope="module")
 def alone(base, batch):
-    """The losses and the parameters of one process."""
+    """The losses of one process."""
+    return trained_alone(base, batch)
+
+
+def trained_alone(base, batch):
     model = copy.deepcopy(base)
     own, losses = optimizer(list(model.parameters())), []
     for _ in range(STEPS):
@@ -97,11 +102,39 @@ LAYOUTS = [
     fp32(4, 1, 1, 3, recompute="full"),
     fp32(1, 2, 2, sequence=True, recompute="full"),
 ]
+INTERLEAVED = [
+    fp32(2, 1, 2, schedule="Interleaved1F1B", virtual_stages=2),
+    fp32(2, 1, 2, 3, schedule="Interleaved1F1B", virtual_stages=2),
+    fp32(1, 2, 2, schedule="Interleaved1F1B", virtual_stages=2, recompute="full"),
+    fp32(2, 1, 2, 1, schedule="LoopedBFS", virtual_stages=2),
+    fp32(1, 1, 4, schedule="InterleavedZeroBubble"),
+    fp32(1, 2, 2, schedule="InterleavedZeroBubble"),
+    fp32(2, 1, 2, 2, schedule="InterleavedZeroBubble", virtual_stages=2),
+    fp32(1, 2, 2, sequence=True, schedule="ZBVZeroBubble", virtual_stages=2),
+    fp32(2, 1, 2, schedule="ZBVZeroBubble", virtual_stages=2, recompute="full"),
+]
 
 
 @pytest.mark.parametrize("degrees", LAYOUTS, ids=str)
 def test_layouts_train_as_one_process(degrees, plan, base, batch, alone):
     assert trained(plan, degrees, base, batch) == pytest.approx(alone, rel=2e-6)
+
+
+@pytest.fixture(scope="module")
+def deep(batch):
+    """A model of four blocks, its plan, and the losses of one process."""
+    with mt.device("meta"):
+        plan = searched(decoder(depth=4), precision="fp32", micro_batches=[1], pipeline=[2, 4], recompute=["none", "full"],
+                        schedules=SCHEDULES)  # fmt: skip
+    mt.manual_seed(0)
+    model = decoder(depth=4).to("cpu")
+    return model, plan, trained_alone(model, batch)
+
+
+@pytest.mark.parametrize("degrees", INTERLEAVED, ids=str)
+def test_layouts_with_several_stages_on_a_rank_or_gradients_of_weights_later(degrees, deep, batch):
+    model, plan, expected = deep
+    assert trained(plan, degrees, model, batch) == pytest.approx(expected, rel=2e-6)
 
 
 def test_half_precision_with_float32_copies(plan, base, batch, alone):
@@ -171,18 +204,17 @@ def test_frozen_parameters_and_buffers(degrees, batch):
 def applied(plan, which=0, world=4, model=decoder, **options):
     def run():
         dist.init_process_group()
-        step = plan.apply(model, **{"loss": loss, "optimizer": optimizer, "which": which, "device": "meta", **options})
-        return step
+        own = copy.deepcopy(model) if isinstance(model, mt.nn.Module) else model
+        return plan.apply(own, **{"loss": loss, "optimizer": optimizer, "which": which, "device": "meta", **options})
 
     with mt.device("meta"):
         return dist.sim.run(run, world_size=world)[0]
 
 
 @pytest.mark.parametrize(("degrees", "options", "text"), [
-    (fp32(2, 1, 2, schedule="Interleaved1F1B", virtual_stages=2), {}, r"apply: 2 stages on a rank are not supported.*virtual_stages=\[1\]"),
-    (fp32(1, 1, 4, schedule="InterleavedZeroBubble"), {}, "the schedule InterleavedZeroBubble is not supported"),
-    (fp32(2, context=2), {"context": [2]}, r"apply: context 2 is not supported; search with context=\[1\]"),
-    (fp32(2, 2, 1, 3, True), {}, r"apply: shard 3 with sequence parallelism is not supported; search with sequence=\[False\]"),
+    (fp32(2, 1, 2, 3, schedule="InterleavedZeroBubble"), {}, r"shard 3 with the schedule Inter.*search with shard=\[0, 1, 2\]"),
+    (fp32(2, 2, 1, 3, True), {}, r"shard 3 with sequence parallelism.*search with sequence=\[False\]; the fastest .* is which="),
+    (fp32(4, offload="optimizer"), {"offload": ["optimizer"]}, r"offload optimizer is not supported.*no layout of this plan can"),
 ])  # fmt: skip
 def test_what_is_not_supported(degrees, options, text):
     with mt.device("meta"):
@@ -190,6 +222,40 @@ def test_what_is_not_supported(degrees, options, text):
     plan = searched(model, schedules=["1F1B", "Interleaved1F1B", "InterleavedZeroBubble"], precision="fp32", micro_batches=[1], **options)
     with pytest.raises(NotImplementedError, match=text):
         applied(plan, degrees, model=model)
+
+
+class Positions(Decoder):
+    """Positions count from 0 on each rank."""
+
+    def forward(self, tokens):
+        return super().forward((tokens + mt.arange(tokens.shape[1], device=tokens.device)) % VOCABULARY)
+
+
+class Average(Decoder):
+    """The output is a mean over positions."""
+
+    def forward(self, tokens):
+        return super().forward(tokens).mean(1)
+
+
+class Length(Decoder):
+    """A factor depends on the length."""
+
+    def forward(self, tokens):
+        return super().forward(tokens) * tokens.shape[1] ** -0.5
+
+
+@pytest.mark.parametrize(("kind", "text"), [
+    (Positions, r"arange makes positions of \[8\].*search with context=\[1\]; the fastest layout .* which=0: data 4"),
+    (Average, "its output does not have the positions"),
+    (Length, "with other numbers"),
+])  # fmt: skip
+def test_models_that_do_not_take_parts_of_sequences(kind, text):
+    with mt.device("meta"):
+        model = kind(width=32, depth=2, vocabulary=VOCABULARY)
+    plan = searched(model, precision="fp32", micro_batches=[1], context=[1, 2], tensor=[1], pipeline=[1], shard=[0], recompute=["none"])
+    with pytest.raises(NotImplementedError, match=text):
+        applied(plan, fp32(2, context=2), model=model)
 
 
 def test_tied_parameters_in_a_pipeline():
