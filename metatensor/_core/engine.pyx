@@ -17,9 +17,9 @@ from metatensor._core.dtype cimport DType
 from metatensor._core.gradients cimport NamedRule, Rule
 from metatensor._core.graph cimport Edge, Node, NodeExtra, Output, exposed, last_sequence, next_sequence, where_called
 from metatensor._core.history cimport AccumulateGrad, input_outline, node_of
+from metatensor._core.late import later
 from metatensor._core.layout cimport is_dense
 from metatensor._core.op cimport call
-from metatensor._core.sharded cimport DistributedTensor
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, shape_str
 from metatensor._core.thread cimport ThreadState, hints, thread_state
@@ -44,11 +44,6 @@ cdef struct Visit:
 cdef int _later(const void* a, const void* b) noexcept nogil:
     cdef unsigned long long x = (<Visit*>a).sequence, y = (<Visit*>b).sequence
     return -1 if x > y else 1 if x < y else 0
-
-
-cdef bint _owns_part(DistributedTensor t) noexcept:
-    """Return whether nothing else refers to the part of a distributed tensor. Two such tensors may have one part."""
-    return t.local is None or Py_REFCNT(<PyObject*>t.local) == 1 and Py_REFCNT(<PyObject*>t.local.storage) == 1
 
 
 @cython.final
@@ -181,7 +176,7 @@ cdef class Walk:
         # The slot and `old` are the only references, so the buffer may be changed in place.
         if not self.create and (old.storage.device is not META or hints.policies and sums_in_place()) and Py_REFCNT(slot[0]) <= 2 \
                 and Py_REFCNT(<PyObject*>old.storage) == 1 and old.base is None and old.dtype is g.dtype \
-                and is_dense(old.ndim, old.sizes, old.strides) and (not old.flags & T_DISTRIBUTED or _owns_part(<DistributedTensor>old)):
+                and is_dense(old.ndim, old.sizes, old.strides) and (not old.flags & T_DISTRIBUTED or later("owns_part")(old)):
             return call("add_", (old, g))
         return call("add", (old, g))
 

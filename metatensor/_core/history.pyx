@@ -10,6 +10,7 @@ from metatensor._core.graph cimport (
     Node, NodeExtra, Output, next_sequence, node_extra, set_edge, set_output, set_room, track, track_all, untrack,
     where_called,
 )
+from metatensor._core.late import later
 from metatensor._core.layout cimport is_dense, is_row_major
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
@@ -148,7 +149,7 @@ cdef int _accumulate(Tensor variable, Tensor g) except -1:
 
 cdef int _add(TensorExtra extra, Tensor variable, Tensor g, bint create) except -1:
     if extra.grad is None:
-        if not create and _owned_alone(g) and _laid_out_for(g, variable):
+        if not create and _owned_alone(g) and (not g.flags & T_DISTRIBUTED or later("owns_part")(g, True)) and _laid_out_for(g, variable):
             extra.grad = g if not g.flags & T_REQUIRES_GRAD and g.base is None else detached(g)
         else:
             extra.grad = _copied_for(g, variable)

@@ -22,7 +22,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, answers_itself, run_parts
 from metatensor._core.rule_node cimport begin, record, record_write
-from metatensor._core.storage cimport Storage, new_storage
+from metatensor._core.storage cimport Storage, has_values, new_storage
 from metatensor._core.tensor cimport Tensor, mark_changed, over_storage, set_layout, set_requires_grad, shape_str
 from metatensor._core.thread cimport ThreadState, thread_state
 from metatensor._core.types cimport MAX_DIMS, T_DISTRIBUTED, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, dim_t
@@ -33,6 +33,7 @@ cdef extern from "Python.h":
     object PyTuple_New(Py_ssize_t n)
     void PyTuple_SET_ITEM(object t, Py_ssize_t i, PyObject* v) noexcept
     void Py_INCREF(PyObject* o) noexcept
+    Py_ssize_t Py_REFCNT(PyObject* o) noexcept
 
 cdef enum:
     MOST_PLANS = 20_000     # of a mesh; then they are forgotten
@@ -161,6 +162,23 @@ def view_of(DistributedTensor t not None):
 def data_of(DistributedTensor t not None):
     """Return a tensor over the same part, with a version counter of its own."""
     return _wrap(<Tensor>t.local.detach(), t.placed)
+
+
+def owns_part(DistributedTensor t not None, bint leaf=False):
+    """Return whether nothing else refers to the part of `t` or to its memory, so that it may be changed in place.
+
+    As gradient of a `leaf`, the part may also be the only view of a tensor, and a part without values may share its storage.
+    """
+    cdef Tensor local = t.local
+    cdef Py_ssize_t owners = 1
+    if leaf and not has_values(local.storage):
+        return True
+    if local.base is not None:
+        if not leaf or Py_REFCNT(<PyObject*>local.base) > 1:
+            return False
+        owners = 2
+    # `t` and `local` are the two references to the part.
+    return Py_REFCNT(<PyObject*>local) <= 2 and Py_REFCNT(<PyObject*>local.storage) <= owners
 
 
 def alias_of(DistributedTensor t not None):

@@ -173,3 +173,32 @@ def test_sums_of_gradients_leave_tensors_alone_that_share_a_part():
         return x.grad.tolist(), z.grad.tolist()
 
     assert sim.run(run, world_size=2) == [([16.0] * 3, [42.0] * 3)] * 2
+
+
+class Same(mt.autograd.Function):
+    """Returns its argument, and another tensor with the same part as the gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return DTensor.from_local(grad.to_local(), grad.device_mesh, grad.placements, run_check=False)
+
+
+@pytest.mark.parametrize("passed", [lambda x: x.redistribute(placements=[Replicate()]), Same.apply], ids=["redistribute", "function"])
+def test_gradients_that_share_memory_are_not_changed(passed):
+    def run():
+        dist.init_process_group()
+        mesh = init_device_mesh("cpu", (2,))
+        made = lambda: distribute_tensor(mt.ones(3), mesh, [Replicate()])
+        leaf, w = made().requires_grad_(), made().requires_grad_()
+        y = leaf * 1
+        (passed(y + passed(w)) + y).backward(made())
+        a, b = made().requires_grad_(), made().requires_grad_()
+        (passed(a) + passed(b)).backward(made())
+        (a * 10).sum().backward()
+        return [t.grad.full_tensor().tolist() for t in (leaf, w, a, b)]
+
+    assert sim.run(run, world_size=2) == [[[2.0] * 3, [1.0] * 3, [11.0] * 3, [1.0] * 3]] * 2
