@@ -13,6 +13,7 @@ from metatensor.analysis.training import mean_loss
 from metatensor.nn.modules.module import Module
 from metatensor.plan.decoding import Arguments, token_ids
 from metatensor.plan.weights import StoredWeights, state_bytes
+from metatensor.plan.worlds import mode
 
 __all__ = ["lora_step"]
 
@@ -48,26 +49,22 @@ def lora_step(
     """
     args, kwargs = (arguments or token_ids)(batch, context)
     compute = loss or mean_loss
-    training = model.training
-    try:
-        with mt.device("meta"), mt.enable_grad(), adapted(model.train(), lora), recomputed(model, recompute):
-            trained = {path: [p for p in module.parameters(recurse=False) if p.requires_grad] for path, module in model.named_modules()}
+    with mt.device("meta"), mt.enable_grad(), mode(model, True), adapted(model, lora), recomputed(model, recompute):
+        trained = {path: [p for p in module.parameters(recurse=False) if p.requires_grad] for path, module in model.named_modules()}
 
-            def step() -> None:
-                compute(model(*args, **kwargs)).backward()
-                for parameters in trained.values():
-                    for p in parameters:
-                        p.grad = None
+        def step() -> None:
+            compute(model(*args, **kwargs)).backward()
+            for parameters in trained.values():
+                for p in parameters:
+                    p.grad = None
 
-            found = profile(step)
-            with CallRecorder(model) as recorder:
-                value = compute(model(*args, **kwargs))
-                recorder.phase = "backward"
-                value.backward()
-            del value
-            kept = {path: sum(_state(p, optimizer) for p in parameters) for path, parameters in trained.items() if parameters}
-    finally:
-        model.train(training)
+        found = profile(step)
+        with CallRecorder(model) as recorder:
+            value = compute(model(*args, **kwargs))
+            recorder.phase = "backward"
+            value.backward()
+        del value
+        kept = {path: sum(_state(p, optimizer) for p in parameters) for path, parameters in trained.items() if parameters}
     saved = 0
     for record in found.storages:
         if record.category == SAVED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import accumulate
@@ -20,7 +21,7 @@ from metatensor.distributed.tensor import DTensor, Replicate, init_device_mesh
 from metatensor.distributed.tensor.experimental import implicit_replication
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged
-from metatensor.plan.blocks import Given, NoBlocks, blocks_of, check_blocks
+from metatensor.plan.blocks import Given, NoBlocks, blocks_of, check_blocks, paths_of
 from metatensor.plan.contexts import attention_over, check_parts, cut, own_part, sequence_of
 from metatensor.plan.experts import Experts, expert_mesh, experts_of
 from metatensor.plan.flat import FlatPart
@@ -261,9 +262,7 @@ def _dtypes(precision: str) -> tuple[Any, Any]:
 def _blocks(shadow: Module, args: tuple, kwargs: dict[str, Any]) -> tuple[list[str], dict[str, Given]]:
     """Return the paths of the blocks in order, and the arguments of each."""
     try:
-        kinds, order = blocks_of(shadow)
-        left = [iter(kind.paths) for kind in kinds]
-        paths = [next(left[kind]) for kind in order]
+        paths = paths_of(*blocks_of(shadow))
         return paths, check_blocks(shadow, paths, args, kwargs)
     except NoBlocks:
         return [], {}
@@ -318,10 +317,15 @@ def _shard(stage: StageModule, ranks: Ranks, compute: Any) -> None:
     for module in stage.experts():
         fsdp.fully_shard(module, mesh=ranks.expert_replicas, mp_policy=mixed)
         module.set_gradient_divide_factor(mesh.size())  # type: ignore[operator]
-    for block in stage.blocks:
-        fsdp.fully_shard(block, mesh=mesh, mp_policy=mixed)
-    for i, modules in enumerate(stage.around()):
-        if modules and stage.inner not in modules:  # what follows the blocks is needed at once by the backward pass
+    sides = stage.around()
+    parts = [[block] for block in stage.blocks] + sides
+    holders = Counter(id(p) for part in parts for p in {id(p): p for module in part for p in module.parameters()}.values())
+    alone = [all(holders[id(p)] == 1 for module in part for p in module.parameters()) for part in parts]  # others are left to the stage
+    for block, own in zip(stage.blocks, alone):
+        if own:
+            fsdp.fully_shard(block, mesh=mesh, mp_policy=mixed)
+    for i, (modules, own) in enumerate(zip(sides, alone[len(stage.blocks):], strict=True)):
+        if own and modules and stage.inner not in modules:  # what follows the blocks is needed at once by the backward pass
             fsdp.fully_shard(modules, mesh=mesh, mp_policy=mixed, reshard_after_forward=not i)
     if any(True for _ in stage.parameters()):
         fsdp.fully_shard(stage, mesh=mesh, mp_policy=mixed)

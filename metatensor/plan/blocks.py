@@ -12,7 +12,7 @@ from metatensor._core.nested import map_tensors, tensors_in
 from metatensor.analysis.recomputation import repeated_layers
 from metatensor.nn.modules.module import Module
 
-__all__ = ["Block", "Given", "NoBlocks", "around", "blocks_of", "check_blocks"]
+__all__ = ["Block", "Given", "NoBlocks", "around", "blocks_of", "check_blocks", "paths_of"]
 
 
 class NoBlocks(ValueError):
@@ -58,6 +58,12 @@ def blocks_of(model: Module) -> tuple[list[Block], list[int]]:
     return list(kinds.values()), order
 
 
+def paths_of(kinds: list[Block], order: list[int]) -> list[str]:
+    """Return the paths of the blocks in the order of the model, for what `blocks_of` returned."""
+    left = [iter(kind.paths) for kind in kinds]
+    return [next(left[kind]) for kind in order]
+
+
 class Given(NamedTuple):
     """The arguments of a block."""
 
@@ -65,6 +71,8 @@ class Given(NamedTuple):
     kwargs: dict[str, Any]
     results: int = 0
     """Length of the tuple that it returns, 0 for a tensor."""
+    others: bool = False
+    """Whether this tuple has further tensors."""
 
 
 class Passed(Module):
@@ -101,14 +109,17 @@ def around(model: Module, given: dict[str, Given], noted: Callable[[Any], Any]) 
 def check_blocks(model: Module, order: list[str], args: tuple, kwargs: dict[str, Any]) -> dict[str, Given]:
     """Run the model once, and return the arguments that each block got, and the form of its result.
 
-    Raise `NoBlocks` if a block does not return a tensor like its first argument, alone or as the first of a tuple.
+    Raise `NoBlocks` if a block does not return a tensor like its first argument, alone or as the first of a tuple, or if the blocks are
+    not called once each in this order.
     """
     given: dict[str, Given] = {}
+    called: list[str] = []
     wrong: list[str] = []
     hooks = []
 
     def before(path: str) -> Callable[..., None]:
         def hook(module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+            called.append(path)
             given[path] = Given(*map_tensors(lambda t: t.detach(), (args, kwargs)))
 
         return hook
@@ -117,7 +128,8 @@ def check_blocks(model: Module, order: list[str], args: tuple, kwargs: dict[str,
         def hook(module: Any, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
             x = next(tensors_in((args, kwargs)), None)
             y = output if isinstance(output, mt.Tensor) else output[0] if isinstance(output, tuple) and output else None
-            given[path] = given[path]._replace(results=len(output) if isinstance(output, tuple) else 0)
+            if isinstance(output, tuple):
+                given[path] = given[path]._replace(results=len(output), others=any(True for _ in tensors_in(output[1:])))
             if x is None or not isinstance(y, mt.Tensor) or y.shape != x.shape:
                 wrong.append(f"{path} turns {'nothing' if x is None else list(x.shape)} into "
                              f"{list(y.shape) if isinstance(y, mt.Tensor) else type(output).__name__}")  # fmt: skip
@@ -134,7 +146,10 @@ def check_blocks(model: Module, order: list[str], args: tuple, kwargs: dict[str,
     finally:
         for hook in hooks:
             hook.remove()
-    missing = [path for path in order if path not in given]
-    if wrong or missing:
-        raise NoBlocks("the repeated layers cannot be divided among stages: " + (wrong[0] if wrong else f"{missing[0]} is not called"))
+    wrong += [f"{path} is not called" for path in order if path not in given]
+    wrong += [f"{path} is called {called.count(path)} times" for path in order if called.count(path) > 1]
+    if not wrong and called != order:
+        wrong.append("they are called in another order than that of their list")
+    if wrong:
+        raise NoBlocks(f"the repeated layers cannot be divided among stages: {wrong[0]}")
     return given

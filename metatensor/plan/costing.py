@@ -12,7 +12,7 @@ from metatensor.devices.topologies import Topology
 from metatensor.distributed.device_mesh import DeviceMesh
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged
-from metatensor.plan.blocks import Block, Given, NoBlocks, blocks_of, check_blocks
+from metatensor.plan.blocks import Block, Given, NoBlocks, blocks_of, check_blocks, paths_of
 from metatensor.plan.communicating import Calls, step_collectives
 from metatensor.plan.contexts import check_positions, cut, sequence_of
 from metatensor.plan.experts import Experts, expert_mesh, experts_of
@@ -34,6 +34,11 @@ POSITIONS = 2048
 def _shape(degrees: Degrees) -> tuple[Any, ...]:
     """Return what the runs of blocks on meta depend on."""
     return degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.recompute, degrees.context, degrees.expert
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of a message, or the name of the error if it has none."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 class Coster:
@@ -68,7 +73,7 @@ class Coster:
         self._given: dict[int, dict[str, Given]] = {}
         try:
             self.kinds, self.order = blocks_of(model)
-            self.paths = [path for block in self.kinds for path in block.paths]
+            self.paths = paths_of(self.kinds, self.order)
             self.given(1)
         except NoBlocks as error:
             self.kinds, self.order, self.paths, self._given = [], [], [], {}
@@ -113,7 +118,7 @@ class Coster:
             try:
                 self._blocks[key] = self.times.part(self._measured(kind, degrees, False), degrees.tensor)
             except Exception as error:
-                self._blocks[key] = f"{self.kinds[kind].path} cannot be divided: {str(error).splitlines()[0]}"
+                self._blocks[key] = f"{self.kinds[kind].path} cannot be divided: {_first_line(error)}"
         found = self._blocks[key]
         if isinstance(found, str):
             raise Impossible(found)
@@ -122,7 +127,7 @@ class Coster:
     def _measured(self, kind: int, degrees: Degrees, frozen: bool) -> PartCost:
         """Run a kind of block at the shapes of one rank, and return its cost."""
         block = self.kinds[kind]
-        args, kwargs, _ = self.given(degrees.micro_batch)[block.path]
+        args, kwargs = self.given(degrees.micro_batch)[block.path][:2]
         beside = self._beside(kind, degrees, args, kwargs)
         if degrees.context > 1:
             args, kwargs = cut((args, kwargs), sequence_of(args, kwargs), degrees.context)
@@ -162,7 +167,7 @@ class Coster:
                     for kind, block in enumerate(self.kinds):
                         self._beside(kind, Degrees(context=2), *self.given(1)[block.path][:2])
                 except Exception as error:
-                    self.remarks[f"sequences are not divided: {str(error).splitlines()[0]}"] = None
+                    self.remarks[f"sequences are not divided: {_first_line(error)}"] = None
                     break
             found.append(2 * found[-1])
         return found
@@ -176,9 +181,10 @@ class Coster:
         sizes = {factor << i for factor in (1, odd) for i in range(batch.bit_length())}
         found: list[int] = []
         for n in sorted(sizes):
-            if n > max(most, 1) or n > 8 and (batch % n or not self._has_room(n, memory)):
+            if n > max(most, 1) or n > 8 and not self._has_room(n, memory):
                 break
-            found.append(n)
+            if not batch % n:
+                found.append(n)
         return found
 
     def _has_room(self, samples: int, memory: int) -> bool:
@@ -232,7 +238,7 @@ class Coster:
             except Exception as error:
                 if (tensor, context) == (1, 1):
                     raise
-                self._undivided[tensor < degrees.tensor, context < degrees.context] = str(error).splitlines()[0]
+                self._undivided[tensor < degrees.tensor, context < degrees.context] = _first_line(error)
                 continue
             for name, less in (("tensor", tensor < degrees.tensor), ("context", context < degrees.context)):
                 if less:

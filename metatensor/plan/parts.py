@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.errors import DeviceMismatchError
 from metatensor._core.nested import map_tensors, tensors_in
 from metatensor.distributed.tensor import DTensor, Replicate, Shard
 from metatensor.nn._hooks import register_module_forward_pre_hook
@@ -25,15 +26,16 @@ def meta_copy(model: Module, dtype: Any) -> Module:
         return mt.empty(t.shape, dtype=dtype if dtype is not None and t.is_floating_point() else t.dtype, device="meta")
 
     memo: dict[int, Any] = {id(p): mt.nn.Parameter(empty(p), requires_grad=p.requires_grad) for p in model.parameters()}
-    memo.update({id(b): empty(b) for b in model.buffers()})
+    others = (t for module in model.modules() for t in vars(module).values() if isinstance(t, mt.Tensor))
+    memo.update({id(t): empty(t) for t in (*model.buffers(), *others)})
     return copy.deepcopy(model, memo)
 
 
 class Parts:
-    """The paths of the blocks, and the names of the parameters before and after them."""
+    """The paths of the blocks, the names of the parameters before and after them, and whether something is computed between them."""
 
-    def __init__(self, paths: list[str], before: set[str], behind: set[str]) -> None:
-        self.paths, self.before, self.behind = paths, before, behind
+    def __init__(self, paths: list[str], before: set[str], behind: set[str], between: bool) -> None:
+        self.paths, self.before, self.behind, self.between = paths, before, behind, between
 
     def around(self, shadow: Module, given: dict[str, Given]) -> Module:
         """Return a copy of a model on meta without the blocks."""
@@ -43,12 +45,15 @@ class Parts:
 def parts_of(shadow: Module, given: dict[str, Given], paths: list[str], args: tuple, kwargs: dict[str, Any]) -> Parts:
     """Run a model on meta, and return its parts. A module that runs on both sides of the blocks belongs to what is before them."""
     reached = 0
+    last: Any = None
+    between = False
     before: set[int] = set()
     behind: set[int] = set()
 
     def noted(x: Any) -> Any:
-        nonlocal reached
-        reached += 1
+        nonlocal reached, last, between
+        between = between or last is not None and (x is not last[0] or x._version != last[1])
+        reached, last = reached + 1, (x, x._version)
         return x
 
     outer = around(shadow, given, noted)
@@ -66,7 +71,7 @@ def parts_of(shadow: Module, given: dict[str, Given], paths: list[str], args: tu
             if p is not None:
                 first[id(p)] = min(side, first.get(id(p), 1))
                 names[side].add(f"{path}.{name}".lstrip("."))
-    return Parts(paths, *names)
+    return Parts(paths, *names, between)
 
 
 class _Received:
@@ -101,7 +106,7 @@ class StageModule(Module):
         self._experts: dict[str, Experts] = {}
         self._outer: Arranged | None = None
         if number > 1:
-            self._check(model, parts)
+            self._check(model, parts, given)
             wanted = (parts.before if self.first else set()) | (parts.behind if self.last else set())
             memo: dict[int, Any] = {}
             named, buffers = dict(shadow.named_parameters(remove_duplicate=False)), dict(shadow.named_buffers(remove_duplicate=False))
@@ -120,7 +125,11 @@ class StageModule(Module):
         self._names = {id(p): name for name, p in model.named_parameters()}
 
     @staticmethod
-    def _check(model: Module, parts: Parts) -> None:
+    def _check(model: Module, parts: Parts, given: dict[str, Given]) -> None:
+        why = "something is computed between the blocks" if parts.between else ""
+        why = "the blocks return several tensors" if any(one.others for one in given.values()) else why
+        if why:
+            raise NotImplementedError(f"apply: {why}, which a pipeline does not pass on yet; search with pipeline=[1]")
         seen: dict[int, str] = {}
         for name, p in model.named_parameters(remove_duplicate=False):
             if id(p) in seen:
@@ -165,9 +174,11 @@ class StageModule(Module):
             if id(p) not in inside and p.requires_grad:
                 sides[name in self._parts.behind].append(p)
         routed = {id(p) for module in self.experts() for p in module.parameters()}
+        seen: set[int] = set()
         found = [(sides[0], False)]
-        for block in self.blocks:
-            trained = [p for p in block.parameters() if p.requires_grad]
+        for block in self.blocks:  # blocks may share parameters
+            trained = [p for p in block.parameters() if p.requires_grad and id(p) not in seen]
+            seen.update(map(id, trained))
             found += [([p for p in trained if (id(p) in routed) is flag], flag) for flag in (False, True)]
         return [(group, flag) for group, flag in [*found, (sides[1], False)] if group]
 
@@ -181,6 +192,13 @@ class StageModule(Module):
     def divide(self, mesh: Any, cuts: dict[str, Any], sequence: bool) -> None:
         """Cut matrices among tensor-parallel ranks, and communicate at the boundaries of regions."""
         self._mesh = mesh
+        holders: dict[int, tuple[str, str]] = {}
+        for name, p in self.inner.named_parameters(remove_duplicate=False):
+            part = next((path for path in self._own if name.startswith(f"{path}.")), "")
+            first, known = holders.setdefault(id(p), (name, part))
+            if known != part:
+                raise NotImplementedError(f"apply: {first} and {name} are one parameter of several parts, which tensor parallelism cannot "
+                                          "divide yet; search with tensor=[1]")  # fmt: skip
         apart = {id(inner) for module in self.experts() for inner in module.modules()}
         for path, block in zip(self._own, self.blocks, strict=True):
             given = self._given[path]
@@ -257,6 +275,13 @@ class StageModule(Module):
             y = end.output
             if isinstance(y, DTensor):
                 y = y.to_local()
+        except DeviceMismatchError as error:
+            if self.first:
+                raise
+            raise NotImplementedError(
+                "apply: a stage uses something else of the stages before it than what the last of their blocks returns, which a pipeline "
+                f"does not pass on yet; search with pipeline=[1] ({error})"
+            ) from error
         if self._outer is not None:
             self._outer.finished()
         return y

@@ -25,7 +25,7 @@ from metatensor.plan.rates import rates_of
 from metatensor.plan.schedules import SCHEDULES
 from metatensor.plan.times import Impossible
 from metatensor.plan.weights import state_bytes
-from metatensor.plan.worlds import simulated
+from metatensor.plan.worlds import mode, simulated
 from metatensor.rules.policies import policy, policy_for
 
 __all__ = ["TrainingPlan", "search"]
@@ -346,14 +346,14 @@ def search(
     memory = max_memory if max_memory is not None else usable_memory(where.device, headroom)
     plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, ", ".join(precisions), [], [], remarks)
     found, costers = Ranking(memory, keep), {}
-    with simulated(where.size), policy(policy_for(None, where.device)), mt.device("meta"), mt.enable_grad():
+    with simulated(where.size), policy(policy_for(None, where.device)), mt.device("meta"), mt.enable_grad(), mode(model, True):
         for name in precisions:
             way = precision_named(name)
             with way.applied(model) as converted:
                 gradient = gradient_dtype or (mt.float32 if way.masters is not None else way.weights)
                 widths = Widths(max((p.element_size() for p in model.parameters()), default=4), gradient.itemsize,
                                 state_bytes(optimizer, way.masters or way.weights), 4 if way.masters is not None else 0)  # fmt: skip
-                coster = Coster(model.train(), _composed(converted, arguments), loss_of_samples(loss), where, widths, stages == "equal")
+                coster = Coster(model, _composed(converted, arguments), loss_of_samples(loss), where, widths, stages == "equal")
                 coster.rates, coster.tokens, coster.kernels = rates, tokens, tuple(kernels)
                 costers[name] = coster
                 blocks = bool(coster.order)

@@ -1,4 +1,4 @@
-"""Simulated worlds of ranks, in which plans run parts of a model."""
+"""What plans run parts of a model in: simulated worlds of ranks, and modes of the model."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 from metatensor import distributed
 from metatensor.distributed._world import World, use_world
+from metatensor.nn.modules.module import Module
 
-__all__ = ["simulated"]
+__all__ = ["mode", "simulated"]
 
 
 @contextmanager
@@ -22,3 +23,15 @@ def simulated(size: int) -> Iterator[None]:
     finally:
         world.clear()
         use_world(before)
+
+
+@contextmanager
+def mode(model: Module, training: bool) -> Iterator[None]:
+    """Set the mode of a model, and restore that of each module after the ``with`` block."""
+    before = [(module, module.training) for module in model.modules()]
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, was in before:
+            module.training = was

@@ -10,6 +10,7 @@ from metatensor.distributed.tensor import init_device_mesh
 from metatensor.nn import functional as F
 from metatensor.plan import Degrees
 from metatensor.plan.schedules import SCHEDULES
+from plan.operators import unusual
 from plan.transformers_like import Decoder
 
 BATCH, LENGTH, VOCABULARY = 4, 8, 32
@@ -268,6 +269,71 @@ def test_tied_parameters_in_a_pipeline():
         model = Tied(width=32, depth=2, vocabulary=VOCABULARY)
     with pytest.raises(NotImplementedError, match=r"embed.weight and head.weight are one parameter.*pipeline=\[1\]"):
         applied(searched(model, devices="2xH100"), fp32(1, 1, 2), 2, model)
+
+
+@pytest.mark.parametrize(("kind", "text"), [
+    (unusual.Between, "something is computed between the blocks"),
+    (unusual.Side, "the blocks return several tensors"),
+    (unusual.Sum, "a stage uses something else of the stages before it"),
+    (unusual.Residual, "a stage uses something else of the stages before it"),
+    (unusual.Pair, "a stage uses something else of the stages before it"),
+])  # fmt: skip
+def test_pipelines_pass_on_what_the_blocks_return_alone(kind, text):
+    with mt.device("meta"):
+        plan = mt.plan.search(kind(), mt.empty(1, 16), devices="2xH100", global_batch=2, pipeline=[2], schedules=["1F1B"], precision="fp32")
+
+    def run():
+        dist.init_process_group()
+        step = plan.apply(kind(), loss=lambda y: y.mean(), optimizer=optimizer)
+        step.step(mt.ones(2, 16))
+
+    with pytest.raises(NotImplementedError, match=rf"apply: {text}.*search with pipeline=\[1\]"):
+        dist.sim.run(run, world_size=2)
+
+
+class Constant(unusual.Sum):
+    """A tensor that is neither a parameter nor a buffer, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = mt.full((16,), 0.5)
+
+    def forward(self, x):
+        return super().forward(x * self.factor)
+
+
+@pytest.mark.parametrize("kind", [unusual.Reversed, unusual.Twice, Constant, unusual.Tied])
+@pytest.mark.parametrize("degrees", [fp32(1, 2), fp32(2), fp32(2, 1, 1, 2), fp32(2, 1, 1, 3)], ids=str)
+def test_unusual_models(kind, degrees):
+    def made():
+        mt.manual_seed(0)
+        return kind()
+
+    def alone():
+        model, losses = made(), []
+        own = optimizer(model.parameters())
+        for _ in range(STEPS):
+            own.zero_grad()
+            value = model(x).square().mean()
+            value.backward()
+            own.step()
+            losses.append(value.item())
+        return losses
+
+    def run():
+        dist.init_process_group()
+        step = plan.apply(made(), which=degrees, loss=lambda y: y.square().mean(), optimizer=optimizer)
+        return [step.mean_loss(step.step(step.own(x))).item() for _ in range(STEPS)]
+
+    mt.manual_seed(1)
+    x = mt.randn(2, 16)
+    with mt.device("meta"):
+        plan = mt.plan.search(kind(), mt.empty(1, 16), devices="2xH100", global_batch=2, pipeline=[1], precision="fp32", keep=None)
+    if kind is unusual.Tied and degrees.tensor > 1:
+        with pytest.raises(NotImplementedError, match=r"blocks.0.linear.weight and blocks.2.linear.weight are one .*tensor=\[1\]"):
+            dist.sim.run(run, world_size=2)
+    else:
+        assert dist.sim.run(run, world_size=2)[0] == pytest.approx(alone(), rel=1e-5)
 
 
 def test_several_arguments():

@@ -9,6 +9,7 @@ from metatensor import distributed, nn
 from metatensor.nn import functional as F
 from metatensor.plan import Degrees
 from metatensor.plan.stages import split
+from plan.operators import unusual
 from plan.transformers_like import Decoder, Layer, decoder, tokens
 
 
@@ -130,7 +131,10 @@ def test_single_device_times_are_those_of_an_estimate():
 
 def test_a_search_leaves_no_process_group_and_the_model_alone():
     model = decoder()
+    model.layers[0].eval()
+    modes = [module.training for module in model.modules()]
     search(model, tensor=[2], pipeline=[1], micro_batches=[1])
+    assert [module.training for module in model.modules()] == modes
     assert not distributed.is_initialized()
     assert all(p.dtype == mt.float32 and p.grad is None for p in model.parameters())
 
@@ -200,6 +204,34 @@ def test_a_model_without_blocks_is_one_part():
     assert plan.fits and all(one.degrees.pipeline == 1 and one.degrees.recompute == "none" for one in plan.layouts)
     numel = sum(p.numel() for p in single.parameters())
     assert of(plan, data=8).memory[0]["optimizer"] == 8 * numel and of(plan, data=8, shard=1).memory[0]["optimizer"] == numel
+
+
+@pytest.mark.parametrize(
+    "kind, why", [(unusual.Reversed, "in another order than that of their list"), (unusual.Twice, "blocks.0 is called 2 times")]
+)
+def test_blocks_that_are_not_called_once_in_order(kind, why):
+    with mt.device("meta"):
+        plan = mt.plan.search(kind(), mt.empty(1, 16), devices="2xH100", global_batch=4, micro_batches=[1])
+    assert any(why in one for one in plan.remarks) and {one.degrees.pipeline for one in plan.layouts} == {1}
+
+
+def test_micro_batches_by_default():
+    with mt.device("meta"):
+        plan = mt.plan.search(nn.Linear(8, 8), mt.empty(1, 8), devices="1xH100", global_batch=48)
+    assert {one.degrees.micro_batch for one in plan.layouts} == {1, 2, 3, 4, 6, 8, 12, 16, 24, 48}
+
+
+def test_errors_without_a_message():
+    class Plain(nn.Linear):
+        def forward(self, x):
+            if isinstance(x, distributed.tensor.DTensor):
+                raise NotImplementedError
+            return super().forward(x)
+
+    with mt.device("meta"):
+        model = nn.Sequential(*(Plain(8, 8) for _ in range(2)))
+        plan = mt.plan.search(model, mt.empty(1, 8), devices="2xH100", global_batch=4, micro_batches=[1], tensor=[2])
+    assert plan.advice() == "0 cannot be divided: NotImplementedError"
 
 
 def test_errors_of_models():

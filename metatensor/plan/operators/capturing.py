@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.capture import ProgramCall, Value
+from metatensor._core.capture import ProgramCall, Ticket, Value
 from metatensor._core.nested import map_tensors, tensors_in
 from metatensor.func import functional_call
 from metatensor.nn.modules.module import Module
-from metatensor.plan.blocks import Given, NoBlocks, around, blocks_of, check_blocks
+from metatensor.plan.blocks import Given, NoBlocks, around, blocks_of, check_blocks, paths_of
 from metatensor.program import Program, dead_code, equal, functionalize, trace
 from metatensor.program.structure import leaves, mapped
 
@@ -143,16 +143,15 @@ def parts_of(model: Module, outside: Given, loss: Callable[..., Any] | None, tar
     NoBlocks
         If the model has no repeated blocks that pass one tensor from each to the next.
     """
-    kinds, order = blocks_of(model)
-    paths: list[str] = []
-    counters = [iter(kind.paths) for kind in kinds]
-    for kind in order:
-        paths.append(next(counters[kind]))
+    paths = paths_of(*blocks_of(model))
     given = check_blocks(model, paths, outside.args, outside.kwargs)
+    if any(one.others for one in given.values()):
+        raise NoBlocks("the blocks return several tensors")
     blocks: list[tuple[Program, list[str]]] = []
     for path in paths:  # blocks with equal parameters may have other settings or get other arguments
         program = _block(model.get_submodule(path), given[path], training)
-        same = next((one for known, one in blocks if equal(known, program)), None)
+        constants = "constant" in program.kinds.values()  # of which `equal` does not compare the values
+        same = None if constants else next((one for known, one in blocks if equal(known, program)), None)
         if same is None:
             blocks.append((program, [path]))
         else:
@@ -168,12 +167,15 @@ def _block(module: Module, given: Given, training: bool) -> Program:
     first = next(tensors_in((given.args, given.kwargs)))
 
     def run(parameters: dict[str, Any], x: Any, others: list[Any], grad: Any) -> Any:
-        own, x = _leaves(parameters, training), _leaf(x, training)
+        own, leaf = _leaves(parameters, training), _leaf(x, training)
+        x = leaf.clone()  # which may be changed in place
         rest = iter(others)
         args, kwargs = map_tensors(lambda t: x if t is first else next(rest), (given.args, given.kwargs))
         y = functional_call(module, own, args, kwargs)
+        if x._version:
+            raise NoBlocks("a block changes its argument in place")
         y = y[0] if given.results else y
-        back, *found = _gradients(y, [x, *own.values()], grad) if training else [None] * (1 + len(own))
+        back, *found = _gradients(y, [leaf, *own.values()], grad) if training else [None] * (1 + len(own))
         return y, back, found
 
     others = [t.detach() for t in tensors_in((given.args, given.kwargs)) if t is not first]
@@ -188,39 +190,76 @@ def _around(
     state: dict[str, Any] = {}
 
     def noted(x: Any) -> Any:
-        if "reached" in state and x is not state["handed"]:
+        passed = state["passed"]
+        if state["count"] and (x is not passed[state["count"] - 1] or x._version != state["version"]):
             raise NoBlocks("something is computed between the blocks")
         state.setdefault("reached", x)
-        return state["handed"]
+        x = passed[state["count"]]
+        state["count"], state["version"] = state["count"] + 1, x._version
+        return x
 
     outer = around(model, blocks, noted)
     others: dict[str, list[Any]] = {}
     for path in paths:
         outer.get_submodule(path).register_forward_pre_hook(_other_arguments(path, others), with_kwargs=True)
 
-    def run(parameters: dict[str, Any], handed: Any, given: Given, targets: tuple, grad: Any, seed: Any) -> Any:
+    def run(parameters: dict[str, Any], handed: Any, given: Given, targets: tuple, grad: Any, seed: Any, between: list[Any]) -> Any:
+        own, leaf = _leaves(parameters, training), _leaf(handed, training)
         state.clear()
-        own, state["handed"] = _leaves(parameters, training), _leaf(handed, training)
+        state.update(passed=[*between, leaf.clone()], count=0)
         value, reached = _loss(functional_call(outer, own, *given[:2]), loss, targets), state["reached"]
         none = [None] * len(own)
         if any(t.requires_grad for found in others.values() for t in found):
             raise NoBlocks("the blocks get several tensors with gradients")
         if not training:
             return (reached, dict(others)), none, value, None, none
-        early = _gradients(reached, list(own.values()), grad) if reached.requires_grad else none
-        late = _gradients(value, [state["handed"], *own.values()], seed)
+        early = _gradients(reached, list(own.values()), grad, retain=True) if reached.requires_grad else none
+        late = _gradients(value, [leaf, *own.values()], seed)
         return (reached, dict(others)), early, value, late[0], late[1:]
 
     parameters = dict(outer.named_parameters())
     grads = (mt.empty_like(first), _seed(model)) if training else (None, None)
-    program = trace(run, parameters, mt.empty_like(first), *_detached(outside, targets), *grads)
+    between = [mt.empty_like(first) for _ in paths[1:]]
+    program = trace(run, parameters, mt.empty_like(first), *_detached(outside, targets), *grads, between)
     reached, early, value, back, late = program.output
     own, names = _values(program, 2, 3), list(parameters)
-    before, behind = program.replace(output=(reached, None, early)), program.replace(output=(value, back, late))
+    before = _own_writes(program.replace(output=(reached, None, early)), False)
+    behind = _own_writes(program.replace(output=(value, back, late)), True)
+    _check_sides(before, behind)
     return (
         _part("before", [""], before, names, given=own, grad=_one(program, 4)),
         _part("behind", [""], behind, names, given=own, activation=_one(program, 1), grad=_one(program, 5)),
     )
+
+
+def _own_writes(program: Program, behind: bool) -> Program:
+    """Return one side of what is around the blocks, with those writes to buffers whose contents are computed there."""
+    program = functionalize(dead_code(program))
+    blocks = {value.number for value in _values(program, 1, 6)}
+    calls, late = [], set(blocks)
+    for call in program.calls:
+        after = any(value.number in late for value in leaves(Value, (call.args, call.kwargs)))
+        if after:
+            late.update(value.number for value in leaves(Value, call.result))
+        if not call.writes or after is behind:
+            calls.append(call)
+    return dead_code(program.replace(calls=calls, releases={}))
+
+
+def _check_sides(before: Program, behind: Program) -> None:
+    """Raise `NoBlocks` if what is around the blocks is more than what is before them and what is behind."""
+    used = [{value.number for call in side.calls for value in leaves(Value, (call.args, call.kwargs))}
+            | {value.number for value in side.outputs} for side in (before, behind)]  # fmt: skip
+    first, *between = (value.number for value in _values(before, 1, 6))
+    if used[0] & {first, *between} or used[1] & set(between):
+        raise NoBlocks("something else uses what the blocks return, or the blocks get something that depends on it")
+    held = {value.number: name for name, value in before.held.items()}
+    written = {held.get(value.number) for call in before.calls for value in call.writes}
+    if any(name in written and value.number in used[1] for name, value in behind.held.items()):
+        raise NoBlocks("a buffer that is changed before the blocks is used behind them")
+    drawn = [{ticket.number for call in side.calls for ticket in leaves(Ticket, (call.args, call.kwargs))} for side in (before, behind)]
+    if drawn[0] & drawn[1]:
+        raise NoBlocks("what depends on random numbers before the blocks is used behind them")
 
 
 def _other_arguments(path: str, found: dict[str, list[Any]]) -> Callable[..., None]:
@@ -260,13 +299,13 @@ def _leaves(parameters: dict[str, Any], training: bool) -> dict[str, Any]:
     return {name: t.detach().requires_grad_(training and t.requires_grad) for name, t in parameters.items()}
 
 
-def _gradients(value: Any, leaves: Sequence[Any], grad: Any = None) -> list[Any]:
+def _gradients(value: Any, leaves: Sequence[Any], grad: Any = None, retain: bool = False) -> list[Any]:
     """Return the gradients of a value, None where a leaf has none."""
     wanted = [t for t in leaves if t.requires_grad]
     if wanted and not value.requires_grad:
         return [None] * len(leaves)
     grad = grad.to(value.dtype) if grad is not None and grad.dtype is not value.dtype else grad
-    found = iter(mt.autograd.grad(value, wanted, grad, allow_unused=True)) if wanted else iter(())
+    found = iter(mt.autograd.grad(value, wanted, grad, retain_graph=retain, allow_unused=True)) if wanted else iter(())
     return [next(found) if t.requires_grad else None for t in leaves]
 
 
@@ -283,7 +322,7 @@ def _part(
     grad: Value | None = None,
 ) -> Part:  # fmt: skip
     """Return the part of a program whose output is the result, the gradient of the activation, and those of the parameters."""
-    program = _without_detach(dead_code(functionalize(dead_code(program))))
+    program = _without_copies(dead_code(functionalize(dead_code(program))))
     declared = program.arguments[0]
     parameters = {one: declared[0][one] for one in names}
     result, back, grads = program.output
@@ -298,14 +337,18 @@ def _part(
     return part
 
 
-def _without_detach(program: Program) -> Program:
-    """Replace the results of ``detach`` by its arguments: these are the same values."""
+def _without_copies(program: Program) -> Program:
+    """Replace the results of ``detach`` and ``clone`` by their arguments: these are the same values, and nothing writes to them.
+
+    Copies of buffers, which are written to at the end, stay.
+    """
+    held = {value.number for value in program.held.values()}
     same: dict[int, Value] = {}
     own = lambda value: same.get(value.number, value)
     calls = []
     for call in program.calls:
         args, kwargs = mapped(own, Value, (tuple(call.args), dict(call.kwargs)))
-        if call.op.name == "detach":
+        if call.op.name == "detach" or call.op.name == "clone" and args[0].stride == call.result.stride and args[0].number not in held:
             same[call.result.number] = args[0]
         else:
             calls.append(call.replace(args=args, kwargs=kwargs))

@@ -12,7 +12,7 @@ from metatensor._core.units import bytes_text, seconds_text
 from metatensor.analysis.collectives import collective_time
 from metatensor.analysis.precision import precision_named
 from metatensor.devices.topologies import topology as topology_of
-from metatensor.distributed.tensor import init_device_mesh
+from metatensor.distributed.tensor import DTensor, init_device_mesh
 from metatensor.nn.modules.module import Module
 from metatensor.plan.blocks import Given, NoBlocks
 from metatensor.plan.distributing import distribute_parameters
@@ -22,7 +22,7 @@ from metatensor.plan.operators.running import Runner, make_forward
 from metatensor.plan.operators.strategies import Costs, Placements
 from metatensor.plan.searching import usable_memory
 from metatensor.plan.weights import state_bytes
-from metatensor.plan.worlds import simulated
+from metatensor.plan.worlds import mode, simulated
 from metatensor.program.running import match_arguments
 from metatensor.rules.policies import policy, policy_for
 
@@ -50,6 +50,9 @@ class OperatorPlan:
     _choice: Any = None
     _arguments: Any = None
     _order: list[str] = field(default_factory=list)
+    _trained: dict[str, bool] = field(default_factory=dict)
+    """Whether the parameters of the model require grad, by name."""
+    _training: bool = True
 
     @property
     def communication(self) -> list[tuple[str, int, tuple[int, ...]]]:
@@ -60,7 +63,8 @@ class OperatorPlan:
         """Return the model with its parameters distributed, and a forward that runs each operator where it was placed.
 
         The forward takes the arguments of the plan and the targets of the loss, as whole tensors on each rank or as DTensors, and returns
-        the loss, or without one the output. In a backward pass, the operators run where they were placed, too.
+        the loss, or without one the output. In a backward pass, the operators run where they were placed, too. It raises
+        RuntimeError if the model is not in the mode, training or evaluation, that was planned.
 
         Parameters
         ----------
@@ -72,14 +76,20 @@ class OperatorPlan:
         Raises
         ------
         ValueError
-            If the mesh has another shape, or the model other parameters.
+            If the mesh has another shape, the model has other parameters or is distributed already, or it uses a tensor without values.
         """
         if tuple(mesh.shape) != self.mesh_shape:
             raise ValueError(f"apply: the plan is for a mesh of shape {list(self.mesh_shape)}, got {list(mesh.shape)}")
-        names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-        missing = [name for name in self.placements if name not in names]
-        if missing:
-            raise ValueError(f"apply: the model has no parameter {missing[0]!r}; the plan is for another model")
+        own = {name: p.requires_grad for name, p in model.named_parameters(remove_duplicate=False)}
+        for one, names, others in (("model", self._trained, own), ("planned model", own, self._trained)):
+            missing = [name for name in names if name not in others]
+            if missing:
+                raise ValueError(f"apply: the {one} has no parameter {missing[0]!r}; the plan is for another model")
+        for name, p in model.named_parameters():
+            if isinstance(p.data, DTensor):
+                raise ValueError(f"apply: {name} is distributed already; pass a model that no plan was applied to")
+            if self._training and p.requires_grad is not self._trained[name]:
+                raise ValueError(f"apply: {name} {'requires' if p.requires_grad else 'does not require'} grad, unlike in the planned model")
         for placed in self._choice.parts:
             for name, value in placed.part.parameters.items():
                 p = model.get_submodule(placed.part.paths[0]).get_parameter(name)
@@ -87,11 +97,19 @@ class OperatorPlan:
                     path = f"{placed.part.paths[0]}.{name}".lstrip(".")
                     raise ValueError(f"apply: the plan was made for {path} as {value.dtype}{list(value.shape)}, "
                                      f"got {p.dtype}{list(p.shape)}")  # fmt: skip
+            program = placed.part.program
+            for name in placed.part.buffers:
+                if program.kinds[name] == "constant" and program.tensors[name].is_meta and mesh.device_type != "meta":
+                    raise ValueError(f"apply: {self.model} uses a tensor of shape {list(program.tensors[name].shape)} that is neither a "
+                                     "parameter nor a buffer, so it has no values on meta; register it as a buffer")  # fmt: skip
         distribute_parameters(model, mesh, self.placements)
         runners = [Runner(placed, mesh) for placed in self._choice.parts]
         title = self.model
 
         def arguments(args: tuple, kwargs: dict[str, Any]) -> dict[int, Any]:
+            if model.training is not self._training:
+                mode = "train" if self._training else "eval"
+                raise RuntimeError(f"{title}: its operators were placed for {'training' if self._training else 'inference'}; call {mode}()")
             found: dict[int, Any] = {}
             match_arguments(self._arguments, args, kwargs, found, title)
             return found
@@ -215,8 +233,8 @@ def place_operators(
         loss = lambda output, *_: _mean(output)
     way, profile = precision_named(precision), where.device
     memory = max_memory if max_memory is not None else usable_memory(profile, headroom)
-    with simulated(where.size), policy(policy_for(None, profile)), mt.device("meta"), mt.enable_grad(), way.applied(model) as converted:
-        model.train(training)
+    with (simulated(where.size), policy(policy_for(None, profile)), mt.device("meta"), mt.enable_grad(), mode(model, training),
+          way.applied(model) as converted):  # fmt: skip
         given, goals = Given(*converted((inputs, kwargs))), tuple(targets)
         remarks = []
         try:
@@ -236,7 +254,8 @@ def place_operators(
             found.update({f"{path}.{name}".lstrip("."): one for name, one in placed.parameters.items()})
     order = [path for path, _ in model.named_modules() if any(path in part.paths for part in parts if path)]
     return OperatorPlan(type(model).__name__, str(devices), shape, choice.seconds, choice.gap, choice.memory, found, choice.boundary,
-                        remarks, choice, _template(parts[0], goals), order)  # fmt: skip
+                        remarks, choice, _template(parts[0], goals), order,
+                        {name: p.requires_grad for name, p in model.named_parameters(remove_duplicate=False)}, training)  # fmt: skip
 
 
 def _mean(output: Any) -> Any:

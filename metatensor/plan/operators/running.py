@@ -134,6 +134,8 @@ class Runner:
             self.steps[late].append((i, _Step(call, strategy, mesh)))
         self.results = list({v.number: v for v in leaves(Value, (self.part.result, self.part.others))}.values())
         self.own = {value.number for value in (*self.part.parameters.values(), *self.part.buffers.values())}
+        used = {value.number for _, step in self.steps[True] for value in step.values} | {value.number for value in self.ends(True)}
+        self.own_saved = sorted(self.own & used)
         self.saved = [value for value in self._saved() if value.number not in self.own]
         self.plain = {value.number for value in self.part.whole_results()}
         self.last = {late: self._last(late) for late in (False, True)}
@@ -233,7 +235,7 @@ class _Run(mt.autograd.Function):
                 _held(flat.module, part, name).copy_(early.get(value, target))
         tickets.finish()
         saved = [parts[value.number] for value in runner.saved]
-        ctx.save_for_backward(*saved, *(parts[number] for number in runner.own))
+        ctx.save_for_backward(*saved, *(parts[number] for number in runner.own_saved))
         ctx.runner, ctx.placed, ctx.device, ctx.count = runner, placed, device, len(tensors)
         return tuple(results) if len(results) != 1 else results[0]
 
@@ -241,7 +243,7 @@ class _Run(mt.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         runner = ctx.runner
         part, mesh = runner.part, runner.mesh
-        numbers = [value.number for value in runner.saved] + list(runner.own)
+        numbers = [value.number for value in runner.saved] + runner.own_saved
         parts = dict(zip(numbers, ctx.saved_tensors, strict=True))
         placed = dict(ctx.placed)
         if part.result_gradient is not None:

@@ -175,5 +175,46 @@ def test_apply_checks_the_mesh_and_the_model():
             plan.apply(models.mlp().double(), mesh)
         with pytest.raises(ValueError, match=r"expected metatensor.float32\[32, 64\]"):
             plan.apply(models.mlp(), mesh)(mt.randn(8, 64), *targets)
+        with pytest.raises(ValueError, match="the planned model has no parameter '5.bias'"):
+            plan.apply(models.mlp().append(nn.Linear(16, 16)), mesh)
+        with pytest.raises(ValueError, match="4.bias does not require grad, unlike in the planned model"):
+            other = models.mlp()
+            other[4].bias.requires_grad_(False)
+            plan.apply(other, mesh)
+        applied = plan.apply(models.mlp(), mesh)
+        with pytest.raises(ValueError, match="0.weight is distributed already"):
+            plan.apply(applied, mesh)
+        with pytest.raises(RuntimeError, match=r"placed for training; call train\(\)"):
+            applied.eval()(*inputs, *targets)
 
     dist.sim.run(step, world_size=2)
+
+
+def test_tensors_without_values():
+    class Scaled(nn.Linear):
+        def __init__(self):
+            super().__init__(8, 8)
+            self.factor = mt.full((8,), 2.0)
+
+        def forward(self, x):
+            return super().forward(x * self.factor)
+
+    with mt.device("meta"):
+        plan = mt.plan.place_operators(Scaled(), mt.empty(4, 8), devices="2xH100, 2 per node", precision="fp32")
+
+    def step():
+        dist.init_process_group()
+        with pytest.raises(ValueError, match=r"Scaled uses a tensor of shape \[8\] that is neither a parameter nor a buffer.*register it"):
+            plan.apply(Scaled(), init_device_mesh("cpu", (2,)))
+
+    dist.sim.run(step, world_size=2)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_modes_of_modules_are_restored(training):
+    with mt.device("meta"):
+        model, x = models.mlp(), mt.empty(8, 64)
+    model[1].eval()
+    before = [module.training for module in model.modules()]
+    mt.plan.place_operators(model, x, devices="2xH100, 2 per node", training=training)
+    assert [module.training for module in model.modules()] == before

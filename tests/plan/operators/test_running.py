@@ -1,11 +1,13 @@
 """Models whose operators are placed compute what they compute on one device, with the collectives of the plan."""
 
+import re
+
 import pytest
 
 import metatensor as mt
 from metatensor import distributed as dist
 from metatensor.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
-from plan.operators import models
+from plan.operators import models, unusual
 
 TOKENS = lambda most: [mt.randint(0, most, (8, 16))]
 ROWS = lambda: [mt.randn(32, 64)], lambda: [mt.randint(0, 16, (32,))]
@@ -31,6 +33,17 @@ def test_training(case):
     inputs, targets = inputs(), targets()
     plan = models.placed(build, inputs, targets, mesh, memory, time_limit=5)
     assert plan.memory <= memory
+    models.compare(plan, build, inputs, targets)
+
+
+@pytest.mark.parametrize("build", [*unusual.PARTS, *unusual.WHOLE])
+def test_unusual_models(build):
+    mt.manual_seed(3)
+    inputs, targets = [mt.randn(8, 16)], [mt.randint(0, 10, (8,))]
+    plan = models.placed(build, inputs, targets, (2,), 10**9, time_limit=5)
+    assert len(plan.remarks) == (build in unusual.WHOLE)
+    if plan.remarks:
+        assert re.match(f"placed as a whole: .*{unusual.WHOLE[build]}", plan.remarks[0])
     models.compare(plan, build, inputs, targets)
 
 
