@@ -13,6 +13,10 @@ from metatensor.plan.schedules import virtual_stages_of
 __all__ = ["Ranking", "Space", "degrees_in", "grouped", "most_samples", "offloaded"]
 
 
+KEEP = 100
+"""How many layouts a search finds at least by default."""
+
+
 @dataclass(frozen=True)
 class Space:
     """The values that a search tries. None means all that the devices, the batch and the model allow."""

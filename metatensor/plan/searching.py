@@ -14,7 +14,7 @@ from metatensor.analysis.precision import precision_named
 from metatensor.analysis.training import mean_loss
 from metatensor.analysis.utilization import batch_of
 from metatensor.nn.modules.module import Module
-from metatensor.plan.candidates import Ranking, Space, degrees_in, grouped, most_samples, offloaded
+from metatensor.plan.candidates import KEEP, Ranking, Space, degrees_in, grouped, most_samples, offloaded
 from metatensor.plan.communicating import Calls
 from metatensor.plan.costing import Candidate, Coster
 from metatensor.plan.kernels import KERNELS
@@ -59,6 +59,8 @@ class TrainingPlan:
     remarks: list[str] = field(default_factory=list)
     reason: str | None = None
     """Why there is no candidate at all, and the nearest that would be one."""
+    reach: int = field(default=1, repr=False, compare=False)
+    """The largest degree of tensor parallelism that is tried by default."""
     _arguments: Any = field(default=None, repr=False, compare=False)
     """A function that gives the arguments of the model for a number of samples, where the search ran in this process."""
     _kernels: Any = field(default=None, repr=False, compare=False)
@@ -241,7 +243,7 @@ def search(
     micro_batches: Sequence[int] | None = None, recompute: Sequence[str] = RECOMPUTES, sequence: Sequence[bool] = (False, True),
     price: float | None = None,
     context: Sequence[int] | None = None, expert: Sequence[int] | None = None, schedules: Sequence[str] = TRIED,
-    virtual_stages: Sequence[int] = (1, 2, 4), offload: Sequence[str] = ("none",), stages: str = "balanced", keep: int | None = 100,
+    virtual_stages: Sequence[int] = (1, 2, 4), offload: Sequence[str] = ("none",), stages: str = "balanced", keep: int | None = KEEP,
     kernels: Sequence[str] = (), executor: Any = None, sweep: Any = None, progress: Any = None,
     **kwargs: Any,
 ) -> TrainingPlan:  # fmt: skip
@@ -357,7 +359,7 @@ def search(
                 coster.rates, coster.tokens, coster.kernels = rates, tokens, tuple(kernels)
                 costers[name] = coster
                 blocks = bool(coster.order)
-                reach = where.devices_per_node if blocks else where.size  # a model that is one part may not fit into a node
+                reach = plan.reach = where.devices_per_node if blocks else where.size  # a model that is one part may not fit into a node
                 contexts = context or coster.contexts(where.size)
                 space = Space(
                     where.size, reach, len(coster.order), global_batch, tensor, pipeline, micro_batches or (),

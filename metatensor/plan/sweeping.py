@@ -1,13 +1,14 @@
 """Sweeps: searches whose candidates run on any executor, and whose results are kept in a file.
 
-A search is divided into parts that share no measured block: one for each tensor degree, placement of the sequence, micro-batch and
-precision, and for each context and expert degree that is asked for. Each part is a search of its own, which any process can run. The
+A search is divided into parts that share no measured block: one for each tensor degree, placement of the sequence and precision, and for
+each micro-batch, context and expert degree that is asked for. Each part is a search of its own, which any process can run. The
 best of all parts are the best of the search.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import inspect
 import itertools
@@ -22,10 +23,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from metatensor._core.nested import tensors_in
+from metatensor._core.device import Device
+from metatensor._core.dtype import DType
+from metatensor._core.tensor import Tensor
 from metatensor._version import __version__
 from metatensor.nn.modules.module import Module
-from metatensor.plan.candidates import divisors
+from metatensor.plan.candidates import KEEP, divisors
 from metatensor.plan.layouts import Layout, Rejected
 from metatensor.plan.nearest import topology_of
 from metatensor.plan.rates import rates_of
@@ -215,7 +218,6 @@ class _Work:
         self.made = case.make()
         settings = case.settings
         self.topology, _ = topology_of(settings["devices"])
-        self.parts = list(parts_of(settings, self.topology))
         self.layouts: list[Layout] = []
         self.rejected: list[Rejected] = []
         self.remarks: list[str] = []
@@ -224,6 +226,7 @@ class _Work:
 
         model, inputs, kwargs = self.made
         self.empty = search(model, *inputs, **{**settings, "tensor": [self.topology.size + 1]}, **kwargs)
+        self.parts = list(parts_of(settings, self.topology, self.empty.reach))
         done: set[str] = set()
         if store is not None:
             described = {"model": self.empty.model, "devices": str(settings["devices"]), "global_batch": settings["global_batch"],
@@ -277,7 +280,7 @@ class _Work:
 
             model, inputs, kwargs = self.made
             self.empty.reason = search(model, *inputs, **self.case.settings, **kwargs).reason
-        return joined(self.empty, self.layouts, self.rejected, self.remarks, self.case.settings.get("keep", 200))
+        return joined(self.empty, self.layouts, self.rejected, self.remarks, self.case.settings.get("keep", KEEP))
 
 
 def joined(plan: Any, layouts: list[Layout], rejected: list[Rejected], remarks: list[str], keep: int | None) -> Any:
@@ -296,26 +299,30 @@ def joined(plan: Any, layouts: list[Layout], rejected: list[Rejected], remarks: 
     return plan
 
 
-def parts_of(settings: dict[str, Any], where: Any) -> Iterator[dict[str, Any]]:
-    """Yield the options of the parts of a search."""
+def parts_of(settings: dict[str, Any], where: Any, reach: int) -> Iterator[dict[str, Any]]:
+    """Yield the options of the parts of a search. ``reach`` is the largest degree of tensor parallelism that is tried by default.
+
+    A part tries all micro-batches if none are asked for, since how large they may be depends on the memory of the blocks.
+    """
     precision = settings.get("precision", "bf16-master")
     values = {
         "precision": [precision] if isinstance(precision, str) else list(precision),
-        "tensor": settings.get("tensor") or divisors(min(where.devices_per_node, where.size)),
+        "tensor": settings.get("tensor") or divisors(min(reach, where.size)),
         "context": settings.get("context") or (None,), "expert": settings.get("expert") or (None,),
-        "sequence": settings.get("sequence", (False, True)), "micro_batches": settings.get("micro_batches") or (1, 2, 4, 8),
+        "sequence": settings.get("sequence", (False, True)), "micro_batches": settings.get("micro_batches") or (None,),
     }  # fmt: skip
     for chosen in itertools.product(*(values[name] for name in AXES)):
         precision, tensor, context, expert, sequence, micro = chosen
-        if where.size % (tensor * (context or 1)) or sequence and tensor == 1 or settings["global_batch"] % micro:
+        if where.size % (tensor * (context or 1)) or sequence and tensor == 1 or settings["global_batch"] % (micro or 1):
             continue
-        part = {"precision": precision, "tensor": [tensor], "sequence": [sequence], "micro_batches": [micro]}
+        part = {"precision": precision, "tensor": [tensor], "sequence": [sequence]}
+        part |= {"micro_batches": [micro]} if micro is not None else {}
         part |= {"context": [context]} if context is not None else {}
         yield part | ({"expert": [expert]} if expert is not None else {})
 
 
 def fingerprint(made: tuple[Any, tuple, dict[str, Any]], settings: dict[str, Any], where: Any) -> str:
-    """Return a digest of what results depend on: model, source of its classes, inputs, settings, devices, and this version."""
+    """Return a digest of what results depend on: model, source and attributes of its modules, inputs, settings, devices, version."""
     model, inputs, kwargs = made
     found = hashlib.sha256()
 
@@ -324,17 +331,37 @@ def fingerprint(made: tuple[Any, tuple, dict[str, Any]], settings: dict[str, Any
         found.update(b"\0")
 
     modules = list(model.modules()) if isinstance(model, Module) else []
+    own = vars(Module()).keys()
+    add([_settings({name: value for name, value in vars(module).items() if name not in own}) for module in modules])
     add([__version__, repr(model), [(name, list(p.shape), str(p.dtype), p.requires_grad) for name, p in model.named_parameters()]])
     for kind in sorted({type(module) for module in modules}, key=lambda kind: f"{kind.__module__}.{kind.__qualname__}"):
         add(_text(kind))
     made_by_function = len(inputs) == 1 and callable(inputs[0]) and not hasattr(inputs[0], "shape")
     arguments = inputs[0](1) if made_by_function else (inputs, kwargs)
-    add([[(list(t.shape), str(t.dtype)) for t in tensors_in(arguments)]])
+    add(_settings(arguments))
     irrelevant = ("power", "price", "figures", "aliases", "note")
     profile = {name: value for name, value in where.device.to_dict().items() if name not in irrelevant}
-    add({name: value for name, value in settings.items() if name not in ("devices", *FREE)})
+    add({name: _settings(value) for name, value in settings.items() if name not in ("devices", *FREE)})
     add([str(where), profile, {**where.to_dict(), "figures": None}])
     return found.hexdigest()
+
+
+def _settings(value: Any, depth: int = 4) -> Any:
+    """Return what distinguishes a value of an argument or an attribute, as JSON types and what `_text` takes."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Tensor):
+        return [list(value.shape), str(value.dtype)]
+    if isinstance(value, functools.partial):
+        return [_text(value.func), _settings((value.args, value.keywords), depth)]
+    if isinstance(value, (list, tuple)):
+        return [_settings(one, depth) for one in value]
+    if isinstance(value, dict):
+        return {str(name): _settings(one, depth) for name, one in value.items()}
+    if isinstance(value, (DType, Device)) or callable(value) and not isinstance(value, Module):
+        return _text(value)
+    inside = vars(value) if depth and hasattr(value, "__dict__") and not isinstance(value, Module) else {}
+    return [type(value).__qualname__, _settings(inside, depth - 1)]
 
 
 def _text(value: Any) -> str:

@@ -1,14 +1,16 @@
 """Sweeps on executors, and the file that keeps what is done."""
 
 import concurrent.futures
+import functools
 import io
 import sqlite3
 
 import pytest
 
 import metatensor as mt
+from metatensor.devices.topologies import topology
 from metatensor.plan.sweep_file import SweepError, SweepFile
-from metatensor.plan.sweeping import Case, Progress, saved_plans, sweep
+from metatensor.plan.sweeping import Case, Progress, fingerprint, saved_plans, sweep
 
 
 class Blocks(mt.nn.Module):
@@ -101,6 +103,48 @@ def test_changed_models_are_computed_again(tmp_path):
         mt.plan.search(model, *inputs, **{**SETTINGS, **changes}, sweep=file, progress=lambda *state: states.append(state))
         assert states[0][0] == 0
     assert len(saved_plans(file)) == 4
+
+
+class Repeated(mt.nn.Module):
+    """What it computes depends on an attribute that neither its parameters nor its text show."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.linear, self.times = mt.nn.Linear(16, 16), times
+
+    def forward(self, x):
+        for _ in range(self.times):
+            x = self.linear(x)
+        return x
+
+
+def sgd(parameters, momentum):
+    return mt.optim.SGD(parameters, lr=0.1, momentum=momentum)
+
+
+def test_attributes_and_arguments_of_functions_are_changes(tmp_path):
+    def plan(times, momentum, file):
+        with mt.device("meta"):
+            model, x = Repeated(times), mt.empty(1, 16)
+        return mt.plan.search(model, x, devices="1xH100", global_batch=4, micro_batches=[1], sweep=file,
+                              optimizer=functools.partial(sgd, momentum=momentum))  # fmt: skip
+
+    for times, momentum in ((1, 0.0), (9, 0.0), (1, 0.9)):
+        own, shared = (plan(times, momentum, tmp_path / name) for name in (f"{times} {momentum}.sqlite", "shared.sqlite"))
+        assert figures(own) == figures(shared)
+    assert len(saved_plans(tmp_path / "shared.sqlite")) == 3
+    again = fingerprint((Repeated(1), (), {}), {}, topology("1xH100")), fingerprint((Repeated(1), (), {}), {}, topology("1xH100"))
+    assert again[0] == again[1]
+
+
+@pytest.mark.parametrize("devices", ["1xH100", "2xH100, 1 per node"])
+def test_a_sweep_tries_what_a_search_tries_by_default(devices):
+    with mt.device("meta"):
+        model, x = mt.nn.Linear(64, 64), mt.empty(1, 64)
+    settings = {"devices": devices, "global_batch": 48}
+    expected = mt.plan.search(model, x, **settings)
+    found = sweep([Case(lambda: (model, (x,), {}), settings)])[0]
+    assert max(one.degrees.micro_batch for one in expected.layouts) > 8 and figures(found) == figures(expected)
 
 
 def test_models_that_cannot_be_sent():
