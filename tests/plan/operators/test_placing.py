@@ -175,7 +175,7 @@ def test_apply_checks_the_mesh_and_the_model():
             plan.apply(models.mlp().double(), mesh)
         with pytest.raises(ValueError, match=r"expected metatensor.float32\[32, 64\]"):
             plan.apply(models.mlp(), mesh)(mt.randn(8, 64), *targets)
-        with pytest.raises(ValueError, match="the planned model has no parameter '5.bias'"):
+        with pytest.raises(ValueError, match="the planned model has no parameter '5.weight'"):
             plan.apply(models.mlp().append(nn.Linear(16, 16)), mesh)
         with pytest.raises(ValueError, match="4.bias does not require grad, unlike in the planned model"):
             other = models.mlp()
