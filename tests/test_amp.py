@@ -204,7 +204,12 @@ def test_recurrent_modules(name, kind, torch):
                 flat.append(str(value.dtype).split(".")[-1])
         return flat
 
-    expected = dtypes(torch, torch.autocast)
+    try:
+        expected = dtypes(torch, torch.autocast)
+    except RuntimeError as error:
+        # PyTorch gives an LSTM to oneDNN, which refused it once on a busy machine.
+        assert name == "LSTM"
+        pytest.skip(f"PyTorch has no result: {error}")
     assert dtypes(mt, amp.autocast) == expected == dtypes(mt, amp.autocast, "meta")
 
 
