@@ -1,4 +1,4 @@
-"""Record the calls of a run: which operators ran, in which phase, and how much they computed and moved.
+"""Record the calls of a run: which operators ran, in which phase, and how much they computed and moved (`_facts`).
 
 `CallRecorder` is a dispatch mode. It keeps no tensors, so it changes neither memory nor results. It works on meta
 as on any other device.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import metatensor as mt
 from metatensor._core.engine import latest_node, visited_node
 from metatensor._core.modes import DispatchMode
-from metatensor._core.nested import tensors_in
+from metatensor.analysis._facts import OperatorFacts, form_of_layout, size_of
 from metatensor.nn._hooks import register_module_forward_hook, register_module_forward_pre_hook
 from metatensor.rules.flops import HOST_FLAG, VIEW_FLAG, classify
 
@@ -27,22 +27,11 @@ __all__ = ["PHASES", "Call", "CallRecorder"]
 
 PHASES = ("forward", "backward", "optimizer")
 
-_LOOKED_UP = frozenset("embedding nn.functional.embedding nn.functional.embedding_bag _embedding_bag gather index_select take "
-                       "take_along_dim _index masked_select _masked_select".split())  # fmt: skip
-"""Operators that read only the requested elements of their first argument."""
-_STORED = frozenset("_index_put_ _index_put_accumulate_ index_put_ index_add_ index_copy_ scatter_ scatter_add_".split())
-"""In-place operators that write only the given elements."""
-_OVERWRITTEN = frozenset("copy_ fill_ zero_ set_ uniform_ normal_ bernoulli_ random_ exponential_".split())
-"""In-place operators that do not read the elements that they overwrite."""
-_LIKE = frozenset("empty_like zeros_like ones_like full_like rand_like randn_like randint_like new_empty new_empty_strided new_zeros "
-                  "new_ones new_full new_tensor".split())  # fmt: skip
-"""Operators that do not read the elements of their argument."""
-_UNWRITTEN = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided".split())
-"""Operators that do not write the elements of their result."""
 _REDUCED = frozenset("sum mean amax amin prod max min argmax argmin var std var_mean std_mean all any logsumexp "
                      "linalg.vector_norm softmax log_softmax nn.functional.softmax nn.functional.log_softmax".split())  # fmt: skip
-_PRODUCTS = frozenset("mm bmm matmul addmm baddbmm".split())
 _CONVOLUTIONS = frozenset(["convolution", "convolution_backward", *(f"nn.functional.conv{n}d" for n in (1, 2, 3))])
+_WITH_FORMS = _REDUCED | _CONVOLUTIONS | {"_batch_norm_forward", "native_batch_norm_backward", "nn.functional.dropout"}
+"""Operators, besides GELU and pooling, whose form is more than the layout of their tensors."""
 
 
 class Call(NamedTuple):
@@ -106,7 +95,8 @@ class CallRecorder(DispatchMode):
         self._stack = [""]
         self._nodes: list[int] = []  # the latest node of the graph when a forward operator was called
         self._callers: list[str] = []  # and for each of these calls, the calling module
-        self._known: dict[Any, tuple[str, str, Any, bool, int]] = {}
+        self._known: dict[Any, OperatorFacts] = {}
+        self._same: dict[tuple[Any, ...], Call] = {}  # most calls are equal to earlier ones, and share their object
         self._thread = threading.get_ident()
         self._exits = ExitStack()
 
@@ -125,25 +115,14 @@ class CallRecorder(DispatchMode):
         """Run one operator and record it."""
         module = self._module()
         out = self._run(op, args, kwargs)
-        known = self._known.get(op)
-        if known is None:
-            functional = op.functional
-            still = bool(functional.flags & (VIEW_FLAG | HOST_FLAG)) and functional.name != "item"
-            known = self._known[op] = (op.name, functional.name, classify(functional)[1], still, _inplace_slot(op))
-        name, family, rule, still, slot = known
-        if still:
-            self.calls.append(Call(name, 0, 0, 0, "", self.phase, 0, module, ""))
-            return out
-        given = {key: value for key, value in kwargs.items() if key != "out"} if "out" in kwargs else kwargs
-        flops = rule(out, *args, **given) if rule is not None else 0
-        tensors = _tensors(args)
-        if given:
-            tensors += _tensors(given.values())
-        form = _form(family, args, given, tensors)
-        changes = "out" in kwargs or slot >= 0 and form != "off" and bool(args[slot] if len(args) > slot else kwargs.get("inplace"))
-        read, written = _moved(name, tensors, _tensors((out,)), changes)
-        repeated = _repeated(family, form, flops, args, tensors) if flops else 0
-        self.calls.append(Call(name, flops, read, written, _dtype(tensors, out), self.phase, repeated, module, form))
+        facts = self._known.get(op)
+        if facts is None:
+            facts = self._known[op] = _facts_of(op)
+        values = facts.of_call(args, kwargs, out, self.phase, module)
+        call = self._same.get(values)
+        if call is None:
+            call = self._same[values] = Call._make(values)
+        self.calls.append(call)
         return out
 
     def _running_module(self) -> str:
@@ -171,62 +150,17 @@ class CallRecorder(DispatchMode):
             self._stack.pop()
 
 
-def _tensors(values: Iterable[Any]) -> list[Any]:
-    """Return the tensors among values and in their containers."""
-    found: list[Any] = []
-    for value in values:
-        if isinstance(value, mt.Tensor):
-            found.append(value)
-        elif not isinstance(value, _LEAVES):
-            found += tensors_in(value)
-    return found
-
-
-_LEAVES = (int, float, str, bool, complex, mt.dtype, mt.device, type(None))
-
-
-def _size(t: Any) -> int:
-    """Return the bytes of the distinct elements of a tensor."""
-    if t.is_contiguous():
-        return int(t.numel() * t.element_size())
-    return int(prod(n for n, stride in zip(t.shape, t.stride(), strict=True) if stride) * t.element_size()) if t.numel() else 0
+def _facts_of(op: Any) -> OperatorFacts:
+    functional = op.functional
+    family = functional.name
+    still = bool(functional.flags & (VIEW_FLAG | HOST_FLAG)) and family != "item"
+    form = _form if family in _WITH_FORMS or "gelu" in family or ("_pool" in family and not family.endswith("backward")) else None
+    return OperatorFacts(op.name, family, still, classify(functional)[1], _inplace_slot(op), form, _repeated)
 
 
 def _inplace_slot(op: Any) -> int:
     """Return the position of the argument ``inplace`` of an operator, -1 if it has none."""
     return next((overload.argument_names.index("inplace") for overload in op.overloads if "inplace" in overload.argument_names), -1)
-
-
-def _moved(name: str, tensors: list[Any], results: list[Any], changes: bool) -> tuple[int, int]:
-    """Return the bytes that a call reads and writes. `changes` is true if it writes to one of its arguments."""
-    if name in _STORED:
-        rest = sum(map(_size, tensors[1:]))
-        return rest, max(map(_size, tensors[1:]), default=0)
-    changes = changes or name.endswith("_")
-    if not changes and results:
-        before = {t.untyped_storage() for t in tensors}
-        results = [t for t in results if t.untyped_storage() not in before]
-        if before and not results:  # the arguments themselves, or views of them
-            return 0, 0
-    written = 0 if name in _UNWRITTEN else sum(map(_size, results))
-    if name in _LIKE:
-        return 0, written
-    if name in _LOOKED_UP and len(tensors) > 1:
-        if not tensors[0].is_floating_point() and tensors[1].is_floating_point():
-            tensors[:2] = tensors[1::-1]
-        first, index = tensors[:2]
-        found = index.numel() * first.shape[-1] if "bag" in name else sum(t.numel() for t in results)
-        return int(found * first.element_size() + sum(map(_size, tensors[1:]))), written
-    return sum(map(_size, tensors[1:] if name in _OVERWRITTEN else tensors)), written
-
-
-def _dtype(tensors: list[Any], out: Any) -> str:
-    found = None
-    for t in tensors or tensors_in(out):
-        if t.is_floating_point() or t.is_complex():
-            return str(t.dtype).rpartition(".")[2]
-        found = found or str(t.dtype).rpartition(".")[2]
-    return found or ""
 
 
 def _form(family: str, args: tuple, kwargs: dict[str, Any], tensors: list[Any]) -> str:
@@ -252,18 +186,10 @@ def _form(family: str, args: tuple, kwargs: dict[str, Any], tensors: list[Any]) 
     elif family == "nn.functional.dropout":
         p, training = args[1] if len(args) > 1 else kwargs.get("p"), args[2] if len(args) > 2 else kwargs.get("training")
         return "off" if p == 0 or training is False else ""
-    elif "_pool" in family and len(args) > 1 and not family.endswith("backward") and "adaptive" not in family:
+    elif "_pool" in family and len(args) > 1 and "adaptive" not in family:
         stride = args[2] if len(args) > 2 else kwargs.get("stride")
         return "overlapping" if stride and stride != args[1] else ""
-    spread = [t for t in tensors if not t.is_contiguous() and _spread(t)]
-    if any(_step(t) > 1 for t in spread):
-        return "strided"
-    return "rows" if spread and family not in _PRODUCTS else ""
-
-
-def _step(t: Any) -> int:
-    """Return the distance of neighbours in the last dimension that has several elements."""
-    return next((stride for n, stride in zip(t.shape[::-1], t.stride()[::-1], strict=True) if n > 1), 1)
+    return form_of_layout(tensors, False)
 
 
 def _repeated(family: str, form: str, flops: int, args: tuple, tensors: list[Any]) -> int:
@@ -287,13 +213,8 @@ def _repeated(family: str, form: str, flops: int, args: tuple, tensors: list[Any
         packed = isinstance(args[3], (list, tuple))
         weights = [t for t in args[3 if packed else 2] if t.dim() == 2]
         steps = int(args[1].numel()) if packed else args[0].shape[1 if args[8] else 0]
-        return int(steps * sum(map(_size, weights)))
+        return int(steps * sum(map(size_of, weights)))
     return 0
-
-
-def _spread(t: Any) -> bool:
-    """Return whether the elements of a tensor are in another order in memory, rather than repeated."""
-    return t.numel() > 1 and any(t.stride()) and not all(n == 1 or not s for n, s in zip(t.shape, t.stride(), strict=True))
 
 
 def _dims(args: tuple, kwargs: dict[str, Any], n: int) -> Iterator[int]:
