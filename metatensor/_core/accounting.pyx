@@ -81,7 +81,8 @@ cdef object _kind_of(object body, Overload ov, int slot):
             return found
     argument = None if slot < 0 else <object>ov.slots[slot].name
     if policy is not None:
-        return policy.formula_of(ov.qualname, argument, body)
+        found = (<dict?>policy.known_formulas).get((ov.qualname, argument, body))
+        return policy.formula_of(ov.qualname, argument, body) if found is None else found
     found = _formulas[body] = later("formula_of")(ov.qualname, argument, body)
     return found
 
@@ -159,7 +160,8 @@ cdef object _parts_of(Overload ov):
     """Return the function that creates an overload's parts under this thread's policy, or False if it is one kernel."""
     policy = chosen_policy() if hints.policies else None
     if policy is not None:
-        return policy.parts_of(ov.qualname)
+        found = (<dict?>policy.known_parts).get(ov.qualname)
+        return policy.parts_of(ov.qualname) if found is None else found
     if ov.parts is None:
         ov.parts = later("parts_of")(ov.qualname)
     return ov.parts

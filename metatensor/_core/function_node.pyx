@@ -7,18 +7,27 @@ from metatensor._core.history cimport node_of, set_node
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor
-from metatensor._core.thread cimport hints
-from metatensor._core.types cimport T_FIXED_VIEW, T_REQUIRES_GRAD
+from metatensor._core.thread cimport ThreadState, hints, thread_state
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_FIXED_VIEW, T_OVERRIDES, T_REQUIRES_GRAD
 from metatensor._core.late import later
+
+
+def overrides_operators(tuple arguments not None):
+    """Return whether the class of a tensor among the arguments overrides operators."""
+    for a in arguments:
+        if isinstance(a, Tensor) and (<Tensor>a).flags & T_OVERRIDES:
+            return True
+    return False
 
 
 @cython.trashcan(True)
 cdef class FunctionNode(Node):
-    """Base class of contexts. A subclass defines ``_backward(grads)``, which returns a gradient or None for each argument."""
+    """Base class of contexts. A subclass names the function whose `backward` computes the gradients, in ``_forward_cls``."""
     cdef readonly tuple _positions      # the positions of the tensor arguments, one edge each
     cdef public bint materialize_grads
     cdef int n_arguments
     cdef public object needs_input_grad
+    cdef public object _saved           # what `_keep` saved, or None
 
     def __cinit__(self, *args, **kwargs):
         self.materialize_grads = True
@@ -66,13 +75,28 @@ cdef class FunctionNode(Node):
     cdef str node_name(self):
         return type(self).__name__
 
+    def _one_output(self, Tensor t not None, tuple arguments not None):
+        """Make this the node of the only output, which was not changed in place. Return it, or a view if it is an argument."""
+        cdef ThreadState state
+        cdef bint grad
+        for a in arguments:
+            if a is t:
+                state = thread_state()
+                grad, state.grad_enabled = state.grad_enabled, False
+                try:
+                    t = t.view_as(t)
+                finally:
+                    state.grad_enabled = grad
+                break
+        if t.dtype.kind == KIND_FLOAT or t.dtype.kind == KIND_COMPLEX:
+            self._set_outputs([t], [False])
+        return t
+
     cdef int release(self) except -1:
-        self._release()
+        if self._saved:
+            self._release()
         self.released = True
         return 0
-
-    def _release(self):
-        pass
 
     cdef int apply(self, PyObject** grads, const char* wanted, PyObject** to) except -1:
         cdef int i
@@ -88,7 +112,7 @@ cdef class FunctionNode(Node):
                                   {"dtype": <object>self.outputs[i].dtype, "device": <object>self.outputs[i].device}))
             else:
                 given.append(None)
-        result = self._backward(given)
+        result = self._forward_cls.backward(self, *given)
         if not isinstance(result, tuple):
             result = (result,)
         if len(result) > self.n_arguments and all([r is None for r in result[self.n_arguments:]]):

@@ -9,12 +9,12 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.capture import is_traced
 from metatensor._core.custom_functions import note_custom_function
-from metatensor._core.duals import in_use, is_plain, primal_of, put_tangents, set_limit, tangent_of, tangents
-from metatensor._core.function_node import FunctionNode
+from metatensor._core.duals import in_use, primal_of, put_tangents, set_limit, tangent_of, tangents
+from metatensor._core.function_node import FunctionNode, overrides_operators
 from metatensor._core.late import later
 from metatensor._core.saved import save
 from metatensor._core.tensor import Tensor
-from metatensor._core.thread import is_grad_enabled
+from metatensor._core.thread import _set_grad_enabled, is_grad_enabled
 from metatensor.autograd.grad_mode import no_grad
 
 __all__ = ["BackwardCFunction", "Function", "FunctionCtx", "InplaceFunction", "NestedIOFunction", "once_differentiable"]
@@ -71,7 +71,6 @@ class BackwardCFunction(FunctionNode, FunctionCtx):
     non_differentiable: tuple = ()
     to_save: tuple = ()
     saved_for_forward: tuple = ()
-    _saved: Any = None
     _forward_cls: Any = None
     _at_level: Any = None  # the forward-mode level for which `jvp` runs, or None
 
@@ -90,11 +89,8 @@ class BackwardCFunction(FunctionNode, FunctionCtx):
             return tuple(self.to_save)
         return tuple(saved(self) for saved in self._saved)
 
-    def _backward(self, grads: list) -> Any:
-        return self._forward_cls.backward(self, *grads)
-
     def _release(self) -> None:
-        self._saved = _FREED if self._saved else self._saved
+        self._saved = _FREED
 
     def _keep(self, outputs: list) -> None:
         """Save the tensors given to `save_for_backward`. Outputs are saved without history, to avoid a reference cycle."""
@@ -117,6 +113,10 @@ class _FunctionMeta(type):
     def __init__(cls, name: str, bases: tuple, namespace: dict) -> None:
         super().__init__(name, bases, namespace)
         cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
+
+
+_LISTS = frozenset(("to_save", "dirty_tensors", "non_differentiable"))
+"""What a `forward` may have set that the outputs depend on."""
 
 
 class Function(metaclass=_FunctionMeta):
@@ -177,28 +177,31 @@ class Function(metaclass=_FunctionMeta):
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Call `forward` without recording it. Gradients of the outputs are then computed by `backward`."""
-        tensors = [a for a in args if isinstance(a, Tensor)]
-        if not all(is_plain(a) for a in tensors):
+        if overrides_operators(args):
             made = later("batched_apply")(cls, args, kwargs)
             if made is not NotImplemented:
                 return made
-        levels = sorted({level for a in tensors for level in tangents(a)}) if in_use() else []
+        levels = sorted({level for a in args if isinstance(a, Tensor) for level in tangents(a)}) if in_use() else []
         ctx = cls._backward_cls()
-        recorded = ctx._link(args) and is_grad_enabled()
+        grad = _set_grad_enabled(False)
+        recorded = ctx._link(args) and grad
         limit = set_limit(0) if levels else None
         try:
-            with no_grad():
-                if cls.setup_context is not Function.setup_context:
-                    output = cls.forward(*args, **kwargs)
-                    cls.setup_context(ctx, args, output)
-                else:
-                    output = cls.forward(ctx, *args, **kwargs)
+            if cls.setup_context is not Function.setup_context:
+                output = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, output)
+            else:
+                output = cls.forward(ctx, *args, **kwargs)
         finally:
+            _set_grad_enabled(grad)
             if levels:
                 set_limit(limit)
-        traced = is_traced() and is_grad_enabled()
-        if not recorded and not levels and not traced:
-            return output
+        traced = grad and is_traced()
+        if not levels and not traced:
+            if not recorded:
+                return output
+            if isinstance(output, Tensor) and _LISTS.isdisjoint(vars(ctx)):  # most functions: nothing to save, nothing special
+                return ctx._one_output(output, args)
         outputs = list(output) if isinstance(output, tuple) else [output]
         for t in ctx.non_differentiable:
             if not isinstance(t, Tensor):

@@ -75,9 +75,9 @@ class KernelPolicy:
         self.kernels: dict[str, Kernel] = dict(kernels or {})
         self.formulas: dict[str, Any] = dict(formulas or {})
         self.workspaces = tuple(workspaces)
-        self._parts: dict[str, Any] = {}
+        self.known_parts: dict[str, Any] = {}
         self._recorded: dict[str, Callable[..., Any] | None] = {}
-        self._formulas: dict[tuple[str, str | None, Any], Any] = {}
+        self.known_formulas: dict[tuple[str, str | None, Any], Any] = {}
 
     def __repr__(self) -> str:
         return f"KernelPolicy({self.name!r})"
@@ -97,16 +97,16 @@ class KernelPolicy:
             found = self.kernels.get(name.rpartition(".")[0])
         return found if found is not None or self.base is None else self.base.kernel(name)
 
-    # Queries of the core --------------------------------------------------------------------------------------
+    # Queries of the core, which looks into `known_parts` and `known_formulas` first -----------------------------
 
     def parts_of(self, name: str) -> Any:
         """Return the function that creates the temporaries of an overload, or False; see `metatensor.rules.parts.parts_of`."""
-        found = self._parts.get(name)
+        found = self.known_parts.get(name)
         if found is None:
             from metatensor.rules import parts
 
             kernel = self.kernel(name)
-            found = self._parts[name] = parts.parts_of(name) if kernel is None else kernel.parts or False
+            found = self.known_parts[name] = parts.parts_of(name) if kernel is None else kernel.parts or False
         return found
 
     def recorded_as(self, name: str) -> Callable[..., Any] | None:
@@ -119,14 +119,14 @@ class KernelPolicy:
     def formula_of(self, name: str, argument: str | None, body: Callable[..., Any]) -> Any:
         """Return how the memory of a gradient formula is counted; see `metatensor.rules.parts.formula_of`."""
         key = (name, argument, body)
-        found = self._formulas.get(key)
+        found = self.known_formulas.get(key)
         if found is None:
             from metatensor.rules import parts
 
             found = self._own_formula(name, argument)
             if found is None:
                 found = parts.formula_of(name, argument, body)
-            self._formulas[key] = found
+            self.known_formulas[key] = found
         return found
 
     def _own_formula(self, name: str, argument: str | None) -> Any:
