@@ -250,8 +250,19 @@ def in_body():
 
 # The plan of a call -------------------------------------------------------------------------------------------
 
-cdef object _key(Call* c, Overload ov, unsigned long long by_value, bint* mixed):
-    """Return what a plan depends on: the overload, its variant, how the tensors are placed, and the other arguments."""
+cdef object _token(DistributedTensor t, bint any_mesh):
+    """Return what stands for a distributed tensor in a key."""
+    cdef Placed placed = t.placed
+    if not any_mesh:
+        return placed.token
+    return placed.mesh.shape, placed.placements, placed.whole.shape, placed.whole.stride(), placed.whole.dtype
+
+
+cdef object _key(Call* c, Overload ov, unsigned long long by_value, bint* mixed, bint any_mesh):
+    """Return what a plan depends on: the overload, its variant, how the tensors are placed, and the other arguments.
+
+    With `any_mesh`, the key is the same for meshes of the same shape.
+    """
     cdef object key = PyTuple_New(ov.nslots + 4)
     cdef object value
     cdef int i, kind
@@ -260,7 +271,7 @@ cdef object _key(Call* c, Overload ov, unsigned long long by_value, bint* mixed)
     value = c.variant
     Py_INCREF(<PyObject*>value)
     PyTuple_SET_ITEM(key, 1, <PyObject*>value)
-    value = None if c.out == NULL else _tokens(<object>c.out)
+    value = None if c.out == NULL else _tokens(<object>c.out, any_mesh)
     Py_INCREF(<PyObject*>value)
     PyTuple_SET_ITEM(key, 2, <PyObject*>value)
     value = default_float()
@@ -270,12 +281,12 @@ cdef object _key(Call* c, Overload ov, unsigned long long by_value, bint* mixed)
         kind = ov.slots[i].kind
         value = <object>c.args[i]
         if _is_placed(value):
-            value = (<DistributedTensor>value).placed.token
+            value = _token(<DistributedTensor>value, any_mesh)
         elif isinstance(value, DistributedTensor):
             raise TypeError(f"{(<Op>c.op).name}(): argument '{<object>ov.slots[i].name}' is a DTensor without placements; make it with "
                             "distribute_tensor or DTensor.from_local")
         elif isinstance(value, (Tensor, list)):
-            value = _tokens(value)
+            value = _tokens(value, any_mesh)
             if type(<object>c.args[i]) is not list and (<Tensor>c.args[i]).ndim:
                 mixed[0] = True
         elif kind == K_GENERATOR:
@@ -287,13 +298,13 @@ cdef object _key(Call* c, Overload ov, unsigned long long by_value, bint* mixed)
     return key
 
 
-cdef object _tokens(object value):
+cdef object _tokens(object value, bint any_mesh):
     if _is_placed(value):
-        return (<DistributedTensor>value).placed.token
+        return _token(<DistributedTensor>value, any_mesh)
     if isinstance(value, Tensor):
         return ((<Tensor>value).shape, (<Tensor>value).stride(), (<Tensor>value).dtype)
     if isinstance(value, (list, tuple)):
-        return tuple([_tokens(one) for one in value])
+        return tuple([_tokens(one, any_mesh) for one in value])
     return value
 
 
@@ -322,14 +333,14 @@ cdef object _plan(Call* c, Overload ov):
     if found_bits is None:
         later("prepare_distributed")(ov)
         found_bits = _by_value[ov]
-    key = _key(c, ov, found_bits, &mixed)
+    key = _key(c, ov, found_bits, &mixed, False)
     if mixed:
         later("check_mixed")(<object>c.op, [<object>c.args[i] for i in range(ov.nslots)])
     found = plans.get(key)
     if found is None:
         found = later("plan_distributed")(<object>c.op, ov, [<object>ov.slots[i].name for i in range(ov.nslots)],
                                           [<object>c.args[i] for i in range(ov.nslots)], c.variant,
-                                          <object>c.out if c.out != NULL else None)
+                                          <object>c.out if c.out != NULL else None, _key(c, ov, found_bits, &mixed, True))
         if len(plans) >= MOST_PLANS:
             plans.clear()
         plans[key] = found

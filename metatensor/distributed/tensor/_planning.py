@@ -1,7 +1,8 @@
 """How an operator runs on distributed tensors: which arguments are redistributed, and how the results are placed.
 
 The result of `plan_distributed` is kept, so that the next call with arguments that are placed in the same way needs only
-a look-up. On each mesh dimension, the plan chooses among the ways that the sharding rules of the operator allow the one
+a look-up. What it chooses is also kept for other meshes of the same shape, such as those of the other ranks of a simulation. On each
+mesh dimension, the plan chooses among the ways that the sharding rules of the operator allow the one
 that moves the fewest bytes. Running on whole tensors is always possible.
 """
 
@@ -25,7 +26,7 @@ from metatensor.distributed.tensor._moving import is_cut, is_exchanged, lengths,
 from metatensor.distributed.tensor._running import _call, run_moved
 from metatensor.distributed.tensor._strided import strided_shards
 from metatensor.distributed.tensor.placement_types import DTensorSpec, Partial, Placement, Replicate, Shard, _StridedShard, interned
-from metatensor.distributed.tensor.sharding import Cut, Pass, features, rules_of
+from metatensor.distributed.tensor.sharding import Cut, Pass, Rules, features, rules_of
 from metatensor.distributed.tensor.sharding.axes import Axis, Shapes, find_axes
 from metatensor.rules.gradients import losses
 
@@ -76,7 +77,8 @@ class CallOnMesh:
             known = -prod(size) or 1
             self.arguments["size"] = type(size)(self.arguments["input"].numel() // known if n == -1 else n for n in size)
         self.mutated = features.written_arguments(self.text)
-        self.kept = rules_of(self.overload.qualname).kept
+        self.rules = rules_of(self.overload.qualname)
+        self.kept = self.rules.kept
         self.in_place = variant == 1
         self._check(outs)
 
@@ -103,7 +105,7 @@ class CallOnMesh:
         """Whether the call draws random numbers. Attention with a dropout of 0 does not; it counts if it has sharding rules."""
         if not self.overload.flags & operator_flags.RANDOM:
             return False
-        return self.arguments.get("dropout_p") != 0.0 or not rules_of(self.overload.qualname)
+        return self.arguments.get("dropout_p") != 0.0 or not self.rules
 
     def target(self, key: Key, way: Way, dim: int) -> Placement:
         """Return the placement that a tensor argument needs on a mesh dimension on which the call runs in ``way``."""
@@ -233,7 +235,7 @@ def ways(call: CallOnMesh, results: list[Any]) -> Iterator[Way]:
     """Yield the ways to run a call on a mesh dimension. The first uses whole tensors."""
     yield Way({}, (Replicate(),) * len(results))
     yield from (Way(one.inputs, one.outputs, inside=one) for one in inside_ways(call, results))
-    rules = rules_of(call.overload.qualname)
+    rules = call.rules
     if not rules:
         return
     chosen = dict(features.options(call.text, call.arguments))
@@ -416,12 +418,24 @@ def _merges(way: Way) -> bool:
 # Plans --------------------------------------------------------------------------------------------------------
 
 
-def plan_distributed(op: Any, overload: Any, names: list[str], values: list[Any], variant: int, out: Any) -> Plan:
-    """Return the `Plan` of a call. Called by the core for the first call of its kind."""
-    return quietly(_plan, CallOnMesh(op, overload, names, values, variant, out))  # type: ignore[no-any-return]
+class _Choice(NamedTuple):
+    """What a plan needs that is the same on all meshes of a shape: the ways that were chosen, the results on meta, and the rules used."""
+
+    ways: list[Way]
+    results: list[Any]
+    rules: Rules
 
 
-def _plan(call: CallOnMesh) -> Plan:
+_MOST_CHOICES = 20_000  # then they are forgotten
+_choices: dict[Any, _Choice] = {}
+
+
+def plan_distributed(op: Any, overload: Any, names: list[str], values: list[Any], variant: int, out: Any, key: Any) -> Plan:
+    """Return the `Plan` of a call. Called by the core for the first call of its kind on a mesh. Equal calls on equal meshes have equal keys."""
+    return quietly(_plan, CallOnMesh(op, overload, names, values, variant, out), key)  # type: ignore[no-any-return]
+
+
+def _plan(call: CallOnMesh, key: Any) -> Plan:
     if call.overload.qualname in _BY_PARTS and call.arguments.get("size_average") is None and call.arguments.get("reduce") is None:
         return Plan(python=lambda values, out: _BY_PARTS[call.overload.qualname](*values))
     if not tensors_returned(call):
@@ -438,6 +452,10 @@ def _plan(call: CallOnMesh) -> Plan:
         return Plan(python=random_call(call))
     if call.overload.flags & operator_flags.DATA:
         return Plan(python=lambda values, out: run_moved(call, {}, (), {}, None, values, out, _written(call)))
+    choice = _choices.get(key)
+    if choice is not None and choice.rules == call.rules:
+        call.sizes = [tuple(one.shape) for one in choice.results]
+        return _of_ways(call, choice.ways, choice.results)
     try:
         results = call.whole_results()
     except mt.DataDependentError:
@@ -449,9 +467,11 @@ def _plan(call: CallOnMesh) -> Plan:
         chosen: list[Way] = []
         for dim in range(call.mesh.ndim):
             chosen.append(choose(call, attempt, dim, chosen))
-        plan = _of_ways(call, chosen, results)
-        if plan is not None:
-            return plan
+        if all(way.axis is None for way in chosen) or _shapes_agree(call, chosen, results):
+            if len(_choices) >= _MOST_CHOICES:
+                _choices.clear()
+            _choices[key] = _Choice(chosen, results, call.rules)
+            return _of_ways(call, chosen, results)
     raise AssertionError(f"{call.op.name}: the call on whole tensors has no plan")
 
 
@@ -503,14 +523,17 @@ def random_call(call: CallOnMesh) -> Any:
     return lambda values, out: run_random(call, values, out)
 
 
-def _of_ways(call: CallOnMesh, chosen: Sequence[Way], results: list[Any]) -> Plan | None:
-    """Return the plan for a way on each mesh dimension, or None if the results of the parts would have other shapes."""
+def _placements(call: CallOnMesh, chosen: Sequence[Way], results: list[Any]) -> tuple[dict[Key, Any], list[tuple[Placement, ...]]]:
+    """Return the placements that the arguments need, and those of the results, with a way on each mesh dimension."""
     targets = {key: tuple(call.target(key, way, dim) for dim, way in enumerate(chosen)) for key in call.tensors}
-    outputs = [tuple(way.outputs[position] for way in chosen) for position in range(len(results))]
+    return targets, [tuple(way.outputs[position] for way in chosen) for position in range(len(results))]
+
+
+def _of_ways(call: CallOnMesh, chosen: Sequence[Way], results: list[Any]) -> Plan:
+    """Return the plan for a way on each mesh dimension."""
+    targets, outputs = _placements(call, chosen, results)
     locals_ = {key: local_shape(one.shape, call.mesh, targets[key]) for key, one in call.tensors.items()}
     numbers = _local_numbers(call, chosen, locals_)
-    if any(way.axis is not None for way in chosen) and not _shapes_agree(call, chosen, targets, outputs, results):
-        return None
     placed = tuple(interned(call.mesh, placements, whole.shape, whole.stride(), whole.dtype) for placements, whole in zip(outputs, results))
     names = list(call.arguments)
     slots = tuple((names.index(name), value) for name, value in numbers.items())
@@ -542,13 +565,12 @@ def _run_inside(call: CallOnMesh, chosen: Sequence[Way], targets: Mapping[Key, A
     return lambda arguments: run_inside(call, arguments, targets, dims)
 
 
-def _shapes_agree(
-    call: CallOnMesh, chosen: Sequence[Way], targets: Mapping[Key, Any], outputs: Sequence[Any], results: Sequence[Any]
-) -> bool:
+def _shapes_agree(call: CallOnMesh, chosen: Sequence[Way], results: list[Any]) -> bool:
     """Return True if the operator's results on parts have the shapes of parts, on ranks with all sizes of shards.
 
     The answer is the same on all ranks.
     """
+    targets, outputs = _placements(call, chosen, results)
     places = [sorted({0, size // 2, size - 1}) for size in call.mesh.shape]
     for coordinate in product(*places):
         locals_ = {key: part_shape(one.shape, call.mesh, targets[key], coordinate) for key, one in call.tensors.items()}
@@ -581,6 +603,5 @@ def _gathers(call: CallOnMesh, chosen: Sequence[Way]) -> str | None:
     for dim, way in enumerate(chosen):
         whole = way.rule is None and way.inside is None
         if whole and any(spec.placements[dim] != call.target(key, way, dim) for key, spec in call.specs.items()):
-            known = rules_of(call.overload.qualname)
-            return f"{call.op.name}: {'no rule fits these placements' if known else 'no sharding rule'}"
+            return f"{call.op.name}: {'no rule fits these placements' if call.rules else 'no sharding rule'}"
     return None
