@@ -110,6 +110,32 @@ cdef void* raw_user_frame() noexcept:
     return frame
 
 
+def user_place():
+    """Return (file, line) of the innermost user code that runs in this thread, or None."""
+    cdef Place p
+    cdef PyObject* frame
+    cdef PyObject* back
+    p.code = NULL
+    if _quickly(&p) != NULL and not _seen[(<size_t>p.code >> 5) & (SEEN - 1)].ours:
+        code = <object>p.code
+        Py_XDECREF(p.code)
+        return code.co_filename, line_of(code, p.instruction)
+    Py_XDECREF(p.code)
+    frame = mt_current_frame()
+    while frame != NULL:
+        p.code = mt_code(frame)
+        code = <object>p.code
+        Py_XDECREF(p.code)
+        if not _ours(frame, p.code):
+            p.instruction = mt_instruction(frame)
+            Py_XDECREF(frame)
+            return code.co_filename, line_of(code, p.instruction)
+        back = mt_caller(frame)
+        Py_XDECREF(frame)
+        frame = back
+    return None
+
+
 @cython.final
 @cython.binding(False)
 cdef class Attribution:

@@ -7,9 +7,8 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.attribution import Collective
-from metatensor._core.capture import Capture
+from metatensor._core.capture import is_traced
 from metatensor._core.late import later
-from metatensor._core.modes import current_modes
 from metatensor.distributed._agreement import check_agreement
 from metatensor.distributed._group import ProcessGroup
 from metatensor.distributed._world import current_world
@@ -82,14 +81,13 @@ class Staged:
 
     def finish(self) -> None:
         """Move received elements to their tensors, and count the changes of the others."""
-        from metatensor.autograd.graph import increment_version
-
-        with Collective(), mt.no_grad():
-            for copy, tensor in self._copies:
-                tensor.copy_(copy)
-        changed = [tensor for tensor in self._written if not tensor.is_inference()]
-        if changed:
-            increment_version(changed)
+        if self._copies:
+            with Collective(), mt.no_grad():
+                for copy, tensor in self._copies:
+                    tensor.copy_(copy)
+        for tensor in self._written:
+            if not tensor.is_inference():
+                tensor._increment_version()
 
 
 def run(
@@ -122,7 +120,7 @@ def run(
     """
     if nbytes is None:
         nbytes = 0 if tensor is None else tensor.numel() * tensor.element_size()
-    if len(group.ranks) > 1 and any(isinstance(mode, Capture) for mode in current_modes()):
+    if len(group.ranks) > 1 and is_traced():
         raise NotImplementedError(
             f"torch.distributed: {kind} in a group of {len(group.ranks)} ranks cannot be traced, because programs contain only operators"
         )

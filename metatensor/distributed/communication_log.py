@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from metatensor._core.source_locations import running_line
+from metatensor._core.attribution import user_place
 from metatensor.distributed._world import current_world
 
 __all__ = ["Communication", "CommunicationLog", "ahead_of_operators", "user_line"]
@@ -149,7 +148,7 @@ def ahead_of_operators() -> Iterator[None]:
 
 def user_line() -> str:
     """Return ``file:line`` of the running user code, or an empty string."""
-    found = running_line(sys._getframe(1))
+    found = user_place()
     return "" if found is None else f"{found[0]}:{found[1]}"
 
 
@@ -158,18 +157,15 @@ def log(kind: str, group: Any, tensor: Any, nbytes: int, detail: str, asynchrono
 
     Return None if there is no log.
     """
-    logs = list(current_world().logs)
+    world = current_world()
+    logs = list(world.logs)
     if not logs:
         return None
-    line = user_line()
-    known = tensor is not None
+    described = ("", (), "") if tensor is None else (tensor.dtype.name, tuple(tensor.shape), tensor.device.type)
+    fields = (kind, nbytes, group.ranks, group.ranks[group._rank], detail, *described, asynchronous, user_line(), world.ahead)
     orders = [len(one.entries) for one in logs]
-    for one in logs:
-        one.add(Communication(
-            len(one.entries), kind, nbytes, group.ranks, group.ranks[group._rank], detail,
-            str(tensor.dtype).rpartition(".")[2] if known else "", tuple(tensor.shape) if known else (),
-            tensor.device.type if known else "", asynchronous, line, current_world().ahead,
-        ))  # fmt: skip
+    for one, order in zip(logs, orders):
+        one.add(Communication(order, *fields))
 
     def waited() -> None:
         for one, order in zip(logs, orders, strict=True):

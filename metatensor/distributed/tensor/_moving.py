@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -29,7 +30,14 @@ def local_shape(shape: Sequence[int], mesh: Any, placements: Placements) -> tupl
 
 def part_shape(shape: Sequence[int], mesh: Any, placements: Placements, coordinate: Sequence[int] | None) -> tuple[int, ...]:
     """Return the shape of the part at a place of the mesh."""
-    return _compute_local_shape_and_global_offset(tuple(shape), mesh.shape, coordinate, placements)[0]
+    return _part_shape(tuple(shape), tuple(mesh.shape), None if coordinate is None else tuple(coordinate), tuple(placements))
+
+
+@lru_cache(maxsize=4096)
+def _part_shape(
+    shape: tuple[int, ...], mesh_shape: tuple[int, ...], coordinate: tuple[int, ...] | None, placements: tuple[Placement, ...]
+) -> tuple[int, ...]:
+    return _compute_local_shape_and_global_offset(shape, mesh_shape, coordinate, placements)[0]
 
 
 def moved(local: Any, mesh: Any, shape: Sequence[int], source: Placements, target: Placements) -> Any:
@@ -46,6 +54,8 @@ def moved(local: Any, mesh: Any, shape: Sequence[int], source: Placements, targe
     source, target : sequence of Placement
         The placements now and afterwards.
     """
+    if source == target:
+        return local
     current = list(source)
     for dim in range(mesh.ndim - 1, -1, -1):  # the inner mesh dimensions divide what the outer ones leave
         if _has_to_change(dim, source, target):

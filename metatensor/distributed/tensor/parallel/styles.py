@@ -39,15 +39,23 @@ class ParallelStyle:
                 module.register_parameter(name, mt.nn.Parameter(made, one.requires_grad))
 
 
+def _has(value: Any, placement: Placement) -> bool:
+    """Return True if a distributed tensor on a mesh of one dimension has a placement, whose dimension may be negative."""
+    (here,) = value.placements
+    if here == placement:
+        return True
+    return isinstance(here, Shard) and isinstance(placement, Shard) and here.dim == placement.dim + value.ndim
+
+
 def _placed(value: Any, mesh: DeviceMesh, given: Placement, desired: Placement) -> Any:
     """Return a value as a distributed tensor. A plain tensor is the part of a tensor with the placement ``given``."""
     if not isinstance(value, DTensor):
         value = DTensor.from_local(value, mesh, [given], run_check=False)
-    return value if value.placements == (desired,) else value.redistribute(placements=[desired])
+    return value if _has(value, desired) else value.redistribute(placements=[desired])
 
 
 def _finished(value: Any, desired: Placement, local: bool) -> Any:
-    if value.placements != (desired,):
+    if not _has(value, desired):
         value = value.redistribute(placements=[desired])
     return value.to_local() if local else value
 
