@@ -71,6 +71,7 @@ class BackwardCFunction(FunctionNode, FunctionCtx):
     non_differentiable: tuple = ()
     to_save: tuple = ()
     saved_for_forward: tuple = ()
+    _saved: Any
     _forward_cls: Any = None
     _at_level: Any = None  # the forward-mode level for which `jvp` runs, or None
 

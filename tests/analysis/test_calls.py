@@ -3,7 +3,7 @@
 import pytest
 
 import metatensor as mt
-from metatensor.analysis.calls import CallRecorder
+from metatensor.analysis.calls import Call, CallRecorder
 
 
 def recorded(run):
@@ -38,6 +38,8 @@ def moved(run):
         (lambda: mt.nn.functional.embedding_bag(mt.empty(3, 2, dtype=mt.int64), mt.empty(1000, 8)),
          ("nn.functional.embedding_bag", 6 * 8 * 4 + 48, 96)),
         (lambda: mt.cat([mt.empty(2, 8), mt.empty(3, 8)]), ("cat", 160, 160)),
+        (lambda: mt.empty(2**42, dtype=mt.float64).as_strided((2**41, 2**20), (1, 1)).sum(), ("sum", 2**64, 8)),
+        (lambda: mt.empty(0, 8).t() + 1, ("add", 0, 0)),
         (lambda: mt.empty(4, 8, dtype=mt.bfloat16) @ mt.empty(8, 2, dtype=mt.bfloat16), ("matmul", 96, 16)),
     ],
 )  # fmt: skip
@@ -124,3 +126,13 @@ def test_functions_in_place_read_and_write_their_argument():
         mt.nn.functional.relu(x)
         mt.nn.functional.dropout(x, 0.5, False, True)
     assert [(call.read, call.written) for call in recorder.calls] == [(512, 512), (512, 512), (512, 512), (0, 0)]
+
+
+def test_equal_calls_share_their_object():
+    def run():
+        x = mt.empty(4, 8)
+        for _ in range(3):
+            x = x + 1
+
+    first, second, third = recorded(run)[1:]
+    assert first is second is third and isinstance(first, Call)

@@ -577,3 +577,52 @@ def test_fused_attention_without_dropout_draws_nothing():
     for dim in (0, 1):
         for sent, placements, y in dist.sim.run(lambda dim=dim: attend(dim), world_size=4):
             assert (sent, placements) == (0, (Shard(dim),)) and mt.allclose(y, expected, atol=1e-5)
+
+
+def test_what_a_call_needs_is_found_once_for_all_ranks(monkeypatch):
+    from metatensor.distributed.tensor import _planning
+
+    asked = []
+    choose = _planning.choose
+    monkeypatch.setattr(_planning, "choose", lambda call, *rest: asked.append(call.op.name) or choose(call, *rest))
+    monkeypatch.setattr(_planning, "_choices", {})
+
+    def run(mesh):
+        x = distribute_tensor(mt.arange(30.0).reshape(10, 3), mesh, [Shard(0)])  # shards of 3, 3, 3 and 1 rows
+        y = x.cumsum(1)
+        return y.placements, y.to_local().shape, y.full_tensor().tolist()
+
+    expected = mt.arange(30.0).reshape(10, 3).cumsum(1).tolist()
+    found = on_ranks(run)
+    assert found == [((Shard(0),), mt.Size([rows, 3]), expected) for rows in (3, 3, 3, 1)]
+    assert asked.count("cumsum") == 1
+    other = on_ranks(run, world_size=2)
+    assert [one[1] for one in other] == [mt.Size([5, 3])] * 2 and asked.count("cumsum") == 2  # another shape of the mesh
+
+
+def test_what_a_call_needs_is_found_again_if_its_rules_change(monkeypatch):
+    from metatensor.distributed.tensor import _planning
+
+    monkeypatch.setattr(_planning, "_choices", {})
+
+    def run(mesh):
+        return distribute_tensor(mt.ones(8, 4), mesh, [Shard(0)]).cumsum(1).placements
+
+    assert on_ranks(run) == [(Shard(0),)] * 4
+    rules_of = _planning.rules_of
+    monkeypatch.setattr(_planning, "rules_of", lambda name: rules_of(name)._replace(cuts=()) if name == "cumsum" else rules_of(name))
+    assert on_ranks(run) == [(Replicate(),)] * 4
+
+
+def test_parallel_layers_leave_tensors_alone_that_are_placed_as_they_should_be():
+    def run(mesh):
+        with mt.device("cpu"):
+            model = mt.nn.Sequential(mt.nn.Linear(8, 8), mt.nn.Linear(8, 8))
+        parallelize_module(model, mesh, {"0": ColwiseParallel(use_local_output=False), "1": RowwiseParallel()})
+        hidden = model[0](mt.ones(2, 8))
+        local = parallelize_module(mt.nn.Linear(8, 8), mesh, ColwiseParallel())(mt.ones(2, 8))
+        return hidden.placements, type(hidden.grad_fn).__name__, type(local.grad_fn.next_functions[0][0]).__name__
+
+    names = "_RedistributeBackward"
+    for placements, whole, before in on_ranks(run):
+        assert placements == (Shard(1),) and whole != names and before != names

@@ -431,7 +431,10 @@ _choices: dict[Any, _Choice] = {}
 
 
 def plan_distributed(op: Any, overload: Any, names: list[str], values: list[Any], variant: int, out: Any, key: Any) -> Plan:
-    """Return the `Plan` of a call. Called by the core for the first call of its kind on a mesh. Equal calls on equal meshes have equal keys."""
+    """Return the `Plan` of a call. Called by the core for the first call of its kind on a mesh.
+
+    ``key`` is the same for such calls on all meshes of a shape.
+    """
     return quietly(_plan, CallOnMesh(op, overload, names, values, variant, out), key)  # type: ignore[no-any-return]
 
 
