@@ -94,44 +94,50 @@ static inline double mt_double(uint64_t word) {
     return (b - 0x1p84) + (a - 0x1p52);
 }
 
-/* Write floats in [0, 1) from the `digits` leading bits of each word. mt_uniform64 writes doubles from 53 bits. */
-MT_CLONES static void mt_uniform32(const uint64_t *words, float *out, ptrdiff_t n, int digits, float scale) {
-    for (ptrdiff_t i = 0; i < n; i++) out[i] = (float)(int32_t)(words[i] >> (64 - digits)) * scale;
-}
-
-MT_CLONES static void mt_uniform64(const uint64_t *words, double *out, ptrdiff_t n) {
-    for (ptrdiff_t i = 0; i < n; i++) out[i] = mt_double(words[i]) * 0x1p-53;
-}
-
-typedef struct {
-    uint64_t first, second;
-} mt_pair;
-
-/* Write the inputs of the Box-Muller transform: less = -u, for log(1 + less), and angle = 2 pi v, for the cosine. */
-MT_CLONES static void mt_polar(const mt_pair *pairs, double *less, double *angle, ptrdiff_t n) {
+/* Write numbers in [low, high): low + span * k * 2**-digits, where k is the `digits` leading bits of a word and span is
+   high - low. Rounding may give high, which is excluded. Replace it by low. */
+MT_CLONES static void mt_uniform32(const uint64_t *words, float *out, ptrdiff_t n, int digits, float low, float span, float high) {
+    const float scale = 1.0f / (float)(INT32_C(1) << digits);
     for (ptrdiff_t i = 0; i < n; i++) {
-        less[i] = mt_double(pairs[i].first) * -0x1p-53;
-        angle[i] = mt_double(pairs[i].second) * (2.0 * 3.141592653589793 * 0x1p-53);
+        float value = (float)(int32_t)(words[i] >> (64 - digits)) * scale * span + low;
+        out[i] = value >= high ? low : value;
     }
+}
+
+MT_CLONES static void mt_uniform64(const uint64_t *words, double *out, ptrdiff_t n, double low, double span, double high) {
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double value = mt_double(words[i]) * 0x1p-53 * span + low;
+        out[i] = value >= high ? low : value;
+    }
+}
+
+static inline double mt_as_double(uint64_t bits) {
+    double value;
+    memcpy(&value, &bits, 8);
+    return value;
+}
+
+static inline uint64_t mt_as_bits(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, 8);
+    return bits;
+}
+
+/* Return 1 + k * 2**-52, where k is the `digits` lowest bits of x followed by zeros, 52 bits in all. Subtracting a number
+   between 1 and 2 of at most 53 bits is exact. */
+static inline double mt_one_to_two(uint64_t x, int digits) {
+    return mt_as_double((x << (52 - digits) & UINT64_C(0x000FFFFFFFFFFFFF)) | UINT64_C(0x3FF0000000000000));
 }
 
 /* Return the natural logarithm of x in (0, 1], by the series of the inverse hyperbolic tangent. The error is a few
    units in the last place of the result. */
 static inline double mt_log(double x) {
-    uint64_t bits, biased;
-    double m, e, f, s, z, p;
-    memcpy(&bits, &x, 8);
-    biased = bits - UINT64_C(0x3FE6A09E667F3BCD); /* moves the mantissa to [sqrt(1/2), sqrt(2)) */
-    bits = (biased & UINT64_C(0x000FFFFFFFFFFFFF)) + UINT64_C(0x3FE6A09E667F3BCD);
-    memcpy(&m, &bits, 8);
-    biased = (biased >> 52 & 0xFFF) | UINT64_C(0x4330000000000000);
-    memcpy(&e, &biased, 8);
-    e -= 0x1p52;
+    const uint64_t root = UINT64_C(0x3FE6A09E667F3BCD); /* sqrt(1/2) */
+    uint64_t moved = mt_as_bits(x) - root;              /* the mantissa m will be in [sqrt(1/2), sqrt(2)) */
+    double m = mt_as_double((moved & UINT64_C(0x000FFFFFFFFFFFFF)) + root);
+    double e = mt_as_double((moved >> 52 & 0xFFF) | UINT64_C(0x4330000000000000)) - 0x1p52;
+    double f = m - 1.0, s = f / (2.0 + f), z = s * s, p = 2.0 / 19; /* z <= 0.0295: z**10 / 21 is below 2**-55 */
     e -= e > 0 ? 4096.0 : 0.0; /* x <= 1: the exponent is 0 or negative */
-    f = m - 1.0;
-    s = f / (2.0 + f);
-    z = s * s;
-    p = 2.0 / 19; /* z is at most 0.0295: the next term, z**10 / 21, is below 2**-55 */
     p = p * z + 2.0 / 17;
     p = p * z + 2.0 / 15;
     p = p * z + 2.0 / 13;
@@ -143,12 +149,17 @@ static inline double mt_log(double x) {
     return e * 0.6931471805599453 + (s * 2.0 + s * z * p);
 }
 
-/* Return the cosine of b in [0, 2 pi], by the series of cosine and sine around the nearest multiple of pi / 2. The
-   multiple is subtracted in three parts of 33, 33 and 53 bits, so that the result is accurate also near 0. */
-static inline double mt_cos(double b) {
-    double j = (b * 0.6366197723675814 + 0x1.8p52) - 0x1.8p52;
-    double r = ((b - j * 0x1.921fb544p+0) - j * 0x1.0b4611a6p-34) - j * 0x1.3198a2e037073p-69;
-    double z = r * r, c, s, sign;
+typedef struct {
+    double first, second;
+} mt_values;
+
+/* Return two independent normal values by the Box-Muller transform: the coordinates of a point at the distance
+   sqrt(-2 log x) from the origin, in the direction (quadrant + turn) * pi / 2. x is in (0, 1), turn in (-1/2, 1/2), and
+   only the last two bits of `quadrant` count. Cosine and sine are series, correct to a few units in the last place. All
+   steps are IEEE operations, so that `Stream._normal` can repeat them with arrays of any library. */
+static inline mt_values mt_normal_pair(double x, double turn, uint64_t quadrant, double mean, double std) {
+    double radius = __builtin_sqrt(-2.0 * mt_log(x)), r = turn * 1.5707963267948966, z = r * r, c, s;
+    uint64_t cosine, sine, swapped;
     c = 1.0 / 20922789888000.0; /* z is at most 0.617: the next terms, z**9 / 18! and z**8 / 17!, are below 2**-53 */
     c = c * z - 1.0 / 87178291200.0;
     c = c * z + 1.0 / 479001600.0;
@@ -165,26 +176,36 @@ static inline double mt_cos(double b) {
     s = s * z + 1.0 / 120.0;
     s = s * z - 1.0 / 6.0;
     s = r + r * z * s;
-    sign = j == 1.0 || j == 2.0 ? -1.0 : 1.0;
-    return sign * (j == 1.0 || j == 3.0 ? s : c);
+    cosine = mt_as_bits(c);
+    sine = mt_as_bits(s);
+    swapped = (cosine ^ sine) & (0 - (quadrant & 1));
+    cosine ^= swapped ^ ((quadrant + 1) >> 1 << 63); /* negative in the quadrants 1 and 2 */
+    sine ^= swapped ^ (quadrant >> 1 << 63);         /* negative in the quadrants 2 and 3 */
+    return (mt_values){mt_as_double(cosine) * radius * std + mean, mt_as_double(sine) * radius * std + mean};
 }
 
-/* Write normal floats by the Box-Muller transform, mean + std * sqrt(-2 log(1 - u)) cos(2 pi v). Mark the doubtful
-   ones: another evaluation in double, with errors of a few units in the last place, might round them to another float.
-   Return their number. */
-MT_CLONES static int mt_normal32(const mt_pair *pairs, float *out, uint8_t *doubtful, ptrdiff_t n, double mean, double std) {
-    int found = 0;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        double x = 1.0 + mt_double(pairs[i].first) * -0x1p-53;
-        double b = mt_double(pairs[i].second) * (2.0 * 3.141592653589793 * 0x1p-53);
-        double scaled = __builtin_sqrt(0.0 - 2.0 * mt_log(x)) * mt_cos(b) * std, value = scaled + mean;
-        double slack = __builtin_fabs(scaled) * 0x1p-46 + __builtin_fabs(value) * 0x1p-50;
-        float below = (float)(value - slack), above = (float)(value + slack);
-        out[i] = below;
-        doubtful[i] = below != above;
-        found += below != above;
+/* Write pairs of normal floats. Each pair takes one word: 32 bits for the distance, 2 for the quadrant and 30 for the
+   direction within it. The values are computed in double and rounded once. */
+MT_CLONES static void mt_normal32(const uint64_t *words, float *out, ptrdiff_t pairs, double mean, double std) {
+    for (ptrdiff_t i = 0; i < pairs; i++) {
+        double x = mt_one_to_two(words[i] >> 32, 32) - (1.0 - 0x1p-33);
+        double turn = mt_one_to_two(words[i], 30) - (1.5 - 0x1p-31);
+        mt_values v = mt_normal_pair(x, turn, words[i] >> 30, mean, std);
+        out[2 * i] = (float)v.first;
+        out[2 * i + 1] = (float)v.second;
     }
-    return found;
+}
+
+/* Write pairs of normal doubles. Each pair takes two words: 52 bits of the first for the distance, and of the second 2
+   for the quadrant and 50 for the direction within it. */
+MT_CLONES static void mt_normal64(const uint64_t *words, double *out, ptrdiff_t pairs, double mean, double std) {
+    for (ptrdiff_t i = 0; i < pairs; i++) {
+        double x = mt_one_to_two(words[2 * i] >> 12, 52) - (1.0 - 0x1p-53);
+        double turn = mt_one_to_two(words[2 * i + 1] >> 12, 50) - (1.5 - 0x1p-51);
+        mt_values v = mt_normal_pair(x, turn, words[2 * i + 1] >> 62, mean, std);
+        out[2 * i] = v.first;
+        out[2 * i + 1] = v.second;
+    }
 }
 
 #define MT_DIGIT 11 /* number of bits that one pass of mt_sort_random sorts by */

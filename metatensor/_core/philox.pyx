@@ -7,7 +7,7 @@ a writable, contiguous buffer and release the GIL. The arithmetic is in ``philox
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport uint8_t, uint64_t
-from libc.string cimport memmove
+from libc.string cimport memcpy, memmove
 
 cdef extern from "metatensor/_core/philox.h" nogil:
     """
@@ -16,23 +16,20 @@ cdef extern from "metatensor/_core/philox.h" nogil:
     uint64_t MT_GOLDEN
     ctypedef struct Stream "mt_stream":
         pass
-    ctypedef struct Pair "mt_pair":
-        pass
     int seek "mt_seek" (Stream* s, uint64_t seed, uint64_t ticket, uint64_t low, uint64_t high) noexcept
     void draw_blocks "mt_blocks" (Stream* s, uint64_t* out, Py_ssize_t blocks) noexcept
-    double as_double "mt_double" (uint64_t word) noexcept
-    void uniform32 "mt_uniform32" (const uint64_t* words, float* out, Py_ssize_t n, int digits, float scale) noexcept
-    void uniform64 "mt_uniform64" (const uint64_t* words, double* out, Py_ssize_t n) noexcept
-    void polar_of "mt_polar" (const Pair* pairs, double* less, double* angle, Py_ssize_t n) noexcept
-    int normal32 "mt_normal32" (const Pair* pairs, float* out, uint8_t* doubtful, Py_ssize_t n,
-                                double mean, double std) noexcept
+    void uniform32 "mt_uniform32" (const uint64_t* words, float* out, Py_ssize_t n, int digits,
+                                   float low, float span, float high) noexcept
+    void uniform64 "mt_uniform64" (const uint64_t* words, double* out, Py_ssize_t n,
+                                   double low, double span, double high) noexcept
+    void normal32 "mt_normal32" (const uint64_t* words, float* out, Py_ssize_t pairs, double mean, double std) noexcept
+    void normal64 "mt_normal64" (const uint64_t* words, double* out, Py_ssize_t pairs, double mean, double std) noexcept
     uint64_t* sort_random "mt_sort_random" (uint64_t* words, uint64_t* room, Py_ssize_t n) noexcept
     void integers_of "mt_integers" (const uint64_t* words, uint64_t* out, Py_ssize_t n,
                                     uint64_t span, uint64_t inverse, uint64_t base) noexcept
 
 cdef enum:
     PIECE = 512         # number of words generated at a time, a multiple of 4
-    HALF = 256
 
 cdef object _WORDS = 1 << 64        # number of values that a word can have
 cdef object _MASK = _WORDS - 1
@@ -102,12 +99,15 @@ def fill_bits(memory, seed, ticket, start):
             first += PIECE
 
 
-def fill_uniform(memory, int itemsize, int digits, seed, ticket, start):
-    """Fill `memory` with numbers uniform in [0, 1): floats with `digits` <= 24 random bits, or doubles with 53."""
+def fill_uniform(memory, int itemsize, int digits, double low, double high, seed, ticket, start=0):
+    """Fill `memory` with uniform numbers in [low, high): floats with `digits` <= 24 random bits, or doubles with 53.
+
+    If the bounds are equal, all numbers are `low`.
+    """
     cdef _Out out = _Out(memory, itemsize)
     cdef const uint64_t* words
     cdef Py_ssize_t first, count
-    cdef float scale = 2.0 ** -digits
+    cdef double span = high - low
     cdef Words w
     if not (itemsize == 4 and 0 < digits <= 24) and not (itemsize == 8 and digits == 53):
         raise ValueError(f"no uniform numbers of {itemsize} bytes with {digits} random bits")
@@ -118,9 +118,9 @@ def fill_uniform(memory, int itemsize, int digits, seed, ticket, start):
             count = min(<Py_ssize_t>PIECE, out.n - first)
             words = _next(&w, count)
             if itemsize == 4:
-                uniform32(words, <float*>out.view.buf + first, count, digits, scale)
+                uniform32(words, <float*>out.view.buf + first, count, digits, <float>low, <float>span, <float>high)
             else:
-                uniform64(words, <double*>out.view.buf + first, count)
+                uniform64(words, <double*>out.view.buf + first, count, low, span, high)
             first += PIECE
 
 
@@ -156,53 +156,36 @@ def fill_below(memory, int digits, double p, seed, ticket, start):
             first += PIECE
 
 
-def fill_polar(less, angle, seed, ticket, start):
-    """Fill two buffers of doubles with the inputs of the Box-Muller transform.
+def fill_normal(memory, int itemsize, double mean, double std, seed, ticket, start=0):
+    """Fill `memory` with normal floats (4 bytes) or doubles (8 bytes).
 
-    Element i of `less` is -u and element i of `angle` is 2 pi v. The numbers u and v are uniform in [0, 1). They come
-    from the words 2 i and 2 i + 1.
+    Elements 2 i and 2 i + 1 come from word i for floats, and from the words 2 i and 2 i + 1 for doubles.
     """
-    cdef _Out a = _Out(less, 8), b = _Out(angle, 8)
+    cdef _Out out = _Out(memory, itemsize)
+    cdef char* to = <char*>out.view.buf
+    cdef double values[PIECE]           # memory for as many values as one piece of words gives
+    cdef const char* source
     cdef const uint64_t* words
-    cdef Py_ssize_t first, count
+    cdef Py_ssize_t left = out.n, skip = start & 1, most = 4096 // itemsize, count
+    cdef int width = itemsize // 4      # number of words of a pair
     cdef Words w
-    if a.n != b.n:
-        raise ValueError(f"the buffers have {a.n} and {b.n} elements, which must be equal")
-    _open(&w, seed, ticket, 2 * start)
+    if itemsize != 4 and itemsize != 8:
+        raise ValueError(f"no normal numbers of {itemsize} bytes")
+    _open(&w, seed, ticket, (start >> 1) * width)
     with nogil:
-        first = 0
-        while first < a.n:
-            count = min(<Py_ssize_t>HALF, a.n - first)
-            words = _next(&w, 2 * count)
-            polar_of(<const Pair*>words, <double*>a.view.buf + first, <double*>b.view.buf + first, count)
-            first += HALF
-
-
-def fill_normal(memory, double mean, double std, seed, ticket, start):
-    """Fill `memory` with normal floats. Return a list of the elements that must be computed again.
-
-    These lie so near the middle between two floats that another implementation of log and cos may round them
-    differently. There is about one in several million. All other elements are the same in every implementation.
-    """
-    cdef _Out out = _Out(memory, 4)
-    cdef uint8_t doubtful[HALF]
-    cdef const uint64_t* words
-    cdef Py_ssize_t first, count, i
-    cdef list found = []
-    cdef Words w
-    _open(&w, seed, ticket, 2 * start)
-    with nogil:
-        first = 0
-        while first < out.n:
-            count = min(<Py_ssize_t>HALF, out.n - first)
-            words = _next(&w, 2 * count)
-            if normal32(<const Pair*>words, <float*>out.view.buf + first, doubtful, count, mean, std):
-                with gil:
-                    for i in range(count):
-                        if doubtful[i]:
-                            found.append(first + i)
-            first += HALF
-    return found
+        while left > 0:
+            count = min(most, left + skip)      # number of values, of which the first `skip` are not wanted
+            words = _next(&w, (count + 1) // 2 * width)
+            if itemsize == 4:
+                normal32(words, <float*>values, (count + 1) // 2, mean, std)
+            else:
+                normal64(words, values, (count + 1) // 2, mean, std)
+            source = <const char*>values + skip * itemsize
+            count -= skip
+            memcpy(to, source, count * itemsize)
+            to += count * itemsize
+            left -= count
+            skip = 0
 
 
 cdef uint64_t _again(uint64_t seed, uint64_t ticket, uint64_t low, uint64_t high, uint64_t limit) noexcept nogil:
@@ -218,7 +201,7 @@ cdef uint64_t _again(uint64_t seed, uint64_t ticket, uint64_t low, uint64_t high
             return words[at]
 
 
-def fill_integers(memory, low, high, seed, ticket, start):
+def fill_integers(memory, low, high, seed, ticket, start=0):
     """Fill `memory` with 8-byte integers, uniform in [low, high).
 
     A word at or above the largest multiple of ``high - low`` is rejected. It is replaced by the word at the same

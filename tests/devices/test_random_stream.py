@@ -4,6 +4,7 @@ The compiled generator is compared with `random.philox`, which computes the same
 """
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from devices.fake_cupy import FakeCupy
 from metatensor._core import philox as compiled
 from metatensor.devices.array_kit.random import HOST_PIECE as PIECE
-from metatensor.devices.array_kit.random import Stream, philox
+from metatensor.devices.array_kit.random import UNIFORM_DIGITS, Stream, philox
 
 # Seeds, tickets and starts near the limits of 64 bits, where carries occur.
 EDGES = [
@@ -52,7 +53,7 @@ def test_a_slice_drawn_alone_is_the_slice(method, dtype):
 @pytest.mark.parametrize("seed, ticket, start", EDGES)
 @pytest.mark.parametrize("n", [1, 7, 511, 1030])
 def test_compiled_values_are_those_of_arrays(seed, ticket, start, n):
-    start //= 2  # a normal value uses two words
+    start //= 2  # near the limits of 64 bits there are not twice as many words
     stream, arrays = Stream(np, seed, ticket), Stream(FakeCupy(), seed, ticket)
     for dtype in ("float32", "float64"):
         assert stream.uniform(n, start, dtype).tolist() == arrays.uniform(n, start, dtype).tolist()
@@ -62,15 +63,52 @@ def test_compiled_values_are_those_of_arrays(seed, ticket, start, n):
     assert stream.leading(n, start, "float32", 8).tolist() == arrays.leading(n, start, "float32", 8).tolist()
 
 
+@pytest.mark.parametrize("dtype, error", [("float32", 2.0**-24), ("float64", 1e-14)])
 @pytest.mark.parametrize("mean, std", [(0.0, 1.0), (0.5, 0.02), (-3.0, 1e-3)])
-def test_normal_floats_are_the_rounded_doubles(mean, std):
-    """Values near the midpoint between two floats are also right. The compiled functions leave them to NumPy."""
-    n, stream = 3_000_000, Stream(np, 5, 7)
-    out = np.empty(n, np.float32)
-    doubtful = compiled.fill_normal(out, mean, std, 5, 7, 0)
-    assert 0 <= len(doubtful) < n / 10_000
-    values = stream.normal(n, dtype="float32", mean=mean, std=std)
-    assert (values == (stream.normal(n) * std + mean).astype(np.float32)).all()
+def test_normal_numbers_are_the_transform_of_their_words(dtype, error, mean, std):
+    """The compiled series for logarithm, cosine and sine agree with NumPy's functions."""
+    n, stream = 100_000, Stream(np, 5, 7)
+    if dtype == "float32":
+        words = stream.bits(n)
+        radial, angular, digits = words >> np.uint64(32), words & np.uint64(0xFFFFFFFF), 32
+    else:
+        words = stream.bits(2 * n) >> np.uint64(12)
+        radial, angular, digits = words[::2], words[1::2], 52
+    radius = np.sqrt(-2.0 * np.log((radial + 0.5) * 2.0**-digits))
+    angle = (angular + 0.5) * 2.0**-digits * (2 * np.pi) - np.pi / 4
+    expected = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).reshape(-1) * std + mean
+    values = stream.normal(2 * n, dtype=dtype, mean=mean, std=std)
+    assert (np.abs(values - expected) <= error * (np.abs(expected) + 6 * std)).all()
+
+
+class Chosen(Stream):
+    """A stream with given words."""
+
+    def bits(self, n, start=0):
+        words = [0, 2**64 - 1, 0xFFFFFFFF, 2**64 - 2**32, 1 << 63, 0x7FFFFFFF7FFFFFFF]
+        return self.xp.asarray(np.array(words[start : start + n], np.uint64))
+
+
+@pytest.mark.parametrize("dtype, count, farthest", [("float32", 12, 6.76), ("float64", 6, 8.57)])
+def test_extreme_words(dtype, count, farthest):
+    """The largest and smallest words give finite numbers, beyond 6 standard deviations, and none gives exactly 0."""
+    cupy = FakeCupy()
+    values = cupy.asnumpy(Chosen(cupy, 0, 0).normal(count, dtype=dtype))
+    assert np.isfinite(values).all() and (values != 0).all()
+    assert np.abs(values).max() < farthest < np.hypot(values[0], values[1]) + 0.01
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("low, high", [(-0.5, 0.25), (1.0, 1.0 + 2.0**-20), (3.0, 3.0), (-2.0, -1e-3), (1e30, 2e30)])
+def test_bounds_of_uniform_numbers(dtype, low, high):
+    """The compiled numbers are those of array operations, and never the upper bound."""
+    n, digits, of = 3000, UNIFORM_DIGITS[dtype], np.dtype(dtype).type
+    out = np.empty(n, dtype)
+    compiled.fill_uniform(out, out.itemsize, digits, low, high, 8, 9, 5)
+    expected = Stream(np, 8, 9).uniform(n, 5, dtype) * of(high - low) + of(low)
+    expected[expected >= of(high)] = of(low)
+    assert out.tolist() == expected.tolist()
+    assert (out >= low).all() and ((out < high).all() or low == high)
 
 
 @pytest.mark.parametrize("p, digits", [
@@ -106,9 +144,10 @@ def test_compiled_errors():
     for call, error in [
         (lambda: compiled.fill_bits(short, 0, 0, 0), ValueError), (lambda: compiled.fill_bits(closed, 0, 0, 0), (BufferError, ValueError)),
         (lambda: compiled.fill_bits(np.empty((4, 4), np.uint64)[:, ::2], 0, 0, 0), (BufferError, ValueError)),
-        (lambda: compiled.fill_uniform(short, 1, 4, 0, 0, 0), ValueError),
+        (lambda: compiled.fill_uniform(short, 1, 4, 0, 1, 0, 0, 0), ValueError),
         (lambda: compiled.fill_below(short, 30, 0.5, 0, 0, 0), ValueError),
-        (lambda: compiled.fill_polar(np.empty(2), np.empty(3), 0, 0, 0), ValueError),
+        (lambda: compiled.fill_normal(np.empty(4, np.float16), 2, 0, 1, 0, 0, 0), ValueError),
+        (lambda: compiled.fill_normal(short, 4, 0, 1, 0, 0, 0), ValueError),
         (lambda: compiled.fill_integers(np.empty(2, np.int64), 3, 3, 0, 0, 0), ValueError),
         (lambda: compiled.fill_bits(None, 0, 0, 0), TypeError),
     ]:
@@ -136,8 +175,31 @@ def test_normal(dtype):
     values = Stream(np, 1, 2).normal(200_000, dtype=dtype)
     assert np.isfinite(values).all()
     assert scipy_stats.kstest(values, "norm").pvalue > 1e-3
-    # Neighbours are computed from different words, so they are not correlated.
-    assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 0.01
+    assert scipy_stats.kstest(values[::2], "norm").pvalue > 1e-3 and scipy_stats.kstest(values[1::2], "norm").pvalue > 1e-3
+    # Neighbours are not correlated, and neither are their squares, although pairs have a common distance.
+    for part in (values, values**2, np.abs(values)):
+        for step in (1, 2, 3):
+            assert abs(np.corrcoef(part[:-step], part[step:])[0, 1]) < 0.01
+    assert abs(np.corrcoef(values[::2], values[1::2] ** 2)[0, 1]) < 0.015
+    assert scipy_stats.kstest(np.exp(-(values[::2].astype(float) ** 2 + values[1::2].astype(float) ** 2) / 2), "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_moments_and_tails_of_normal_numbers(dtype):
+    """Each statistic is within five of its standard deviations."""
+    n = 1 << 21
+    values = Stream(np, 3, 4).normal(n, dtype=dtype).astype(np.float64)
+    variances = {1: 1.0, 2: 2.0, 3: 15.0, 4: 96.0, 5: 945.0, 6: 10170.0}  # of the powers of a normal variable
+    powers = np.ones(n)
+    for power, variance in variances.items():
+        powers *= values
+        expected = math.prod(range(power - 1, 0, -2)) if power % 2 == 0 else 0
+        assert abs(powers.mean() - expected) < 5 * math.sqrt(variance / n)
+    for bound in (0.01, 1.0, 2.0, 3.0, 4.0, 4.5):
+        p = math.erfc(bound / math.sqrt(2)) / 2
+        for beyond in ((values > bound).sum(), (values < -bound).sum()):
+            assert abs(beyond - n * p) < 5 * math.sqrt(n * p * (1 - p))
+    assert 4.6 < np.abs(values).max() < 6
 
 
 @pytest.mark.parametrize("call, error", [

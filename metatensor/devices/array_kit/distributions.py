@@ -17,13 +17,14 @@ import numpy as np
 
 from metatensor._core import philox as host
 from metatensor.devices.array_kit.copy import store
-from metatensor.devices.array_kit.random import DEVICE_PIECE, HOST_PIECE
+from metatensor.devices.array_kit.random import DEVICE_PIECE, HOST_PIECE, fill_in_parts
 from metatensor.devices.array_kit.registry import kernel
 from metatensor.devices.threads import share_out
 
 # Significand bits by dtype. If the array library has no bfloat16, it is stored as an integer.
 _DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 _DIGITS_BY_CHAR = {"f": 24, "d": 53}
+_WIDE_INTEGERS = {np.dtype(np.int64).char, np.dtype(np.uint64).char}
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -63,16 +64,11 @@ def _fill(kit: Any, out: Any, draw: Callable[[int, int], Any], format: str | Non
 
 def _uniform(kit: Any, out: Any, ticket: Any, low: float, high: float) -> None:
     """Sample uniformly from [low, high). A sample has as many random bits as the significand of the dtype."""
-    stream = kit.random(ticket)
-    if kit.on_host and out.dtype.char in _DIGITS_BY_CHAR and low == 0 and high == 1 and out.flags.c_contiguous:
-        flat, digits = out.reshape(-1), _DIGITS_BY_CHAR[out.dtype.char]
-
-        def fill(first: int, count: int) -> None:
-            part = flat[first : first + count]
-            host.fill_uniform(part, part.itemsize, digits, stream.seed, stream.ticket, stream.first + first)
-
-        share_out(fill, out.size)
+    char = out.dtype.char
+    if kit.on_host and char in _DIGITS_BY_CHAR and out.flags.c_contiguous:
+        fill_in_parts(host.fill_uniform, out, ticket, out.itemsize, _DIGITS_BY_CHAR[char], low, high)
         return
+    stream = kit.random(ticket)
     format = _half(out)
     name = format or out.dtype.name
     if name.startswith("complex"):
@@ -120,10 +116,11 @@ def uniform_(kit: Any, out: Any, input: Any, low: float, high: float, ticket: An
 
 def _normal(kit: Any, out: Any, ticket: Any, mean: float = 0.0, std: float = 1.0) -> None:
     """Sample a normal distribution. Each part of a complex value has the given mean and half the variance."""
+    if kit.on_host and out.dtype.char in _DIGITS_BY_CHAR and out.flags.c_contiguous:
+        fill_in_parts(host.fill_normal, out, ticket, out.itemsize, mean, std)
+        return
     stream = kit.random(ticket)
-    if kit.on_host and out.dtype.char == "f" and out.flags.c_contiguous:
-        stream.fill_normal(out, mean, std, stream.first)
-    elif out.dtype.kind == "c":
+    if out.dtype.kind == "c":
         parts = stream.normal(2 * out.size, 2 * stream.first).reshape(-1, 2) * (std / math.sqrt(2)) + mean
         out[...] = (parts[:, 0] + 1j * parts[:, 1]).reshape(out.shape)
     else:
@@ -188,6 +185,9 @@ def _integers(kit: Any, ticket: Any, low: int, high: int, count: int, first: int
 
 
 def _fill_integers(kit: Any, out: Any, ticket: Any, low: int, high: int) -> None:
+    if kit.on_host and out.dtype.char in _WIDE_INTEGERS and out.flags.c_contiguous:
+        fill_in_parts(host.fill_integers, out, ticket, low, high)
+        return
     kind = np.uint64 if out.dtype == np.uint64 else np.int64
     _fill(kit, out, lambda count, first: _integers(kit, ticket, low, high, count, first).astype(kind, copy=False))
 

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from metatensor._core import philox as host
-from metatensor.devices.threads import share_out
+from metatensor.devices.threads import LEAST, share_out
 
-__all__ = ["Stream", "philox"]
+__all__ = ["Stream", "fill_in_parts", "philox"]
 
 _MASK = (1 << 64) - 1
 _LOW = np.uint64(0xFFFFFFFF)
@@ -79,7 +80,7 @@ class Stream:
         dtype = np.dtype(dtype)
         if self.xp is np:
             out = np.empty(n, dtype)
-            host.fill_uniform(out, dtype.itemsize, digits, self.seed, self.ticket, start)
+            host.fill_uniform(out, dtype.itemsize, digits, 0.0, 1.0, self.seed, self.ticket, start)
             return out
         shift, scale = np.uint64(64 - digits), dtype.type(2.0**-digits)
         return self._pieces(n, start, dtype, lambda count, first: (self.bits(count, first) >> shift).astype(dtype) * scale)
@@ -97,47 +98,42 @@ class Stream:
     def normal(self, n: int, start: int = 0, dtype: Any = "float64", mean: float = 0.0, std: float = 1.0) -> Any:
         """Return ``n`` normally distributed floats, computed in float64 and rounded to ``dtype``.
 
-        This is the Box-Muller transform. Element i uses the words 2i and 2i + 1.
+        Elements 2i and 2i + 1 are the two results of a Box-Muller transform. They come from word i, of which 32 bits give
+        the distance from the origin and 32 the direction. For float64 they come from the words 2i and 2i + 1, with 52
+        bits each. float16 is float32 rounded.
         """
         n, start = _span("normal", n, start)
         dtype = np.dtype(dtype)
         if dtype.kind != "f":
             raise ValueError(f"normal: dtype must be a float, got {dtype}")
-        if self.xp is np and dtype == np.float32:
-            out = np.empty(n, dtype)
-            self.fill_normal(out, mean, std, start)
-            return out
-        return self._pieces(n, start, dtype, lambda count, first: self._normal(count, first, mean, std))
-
-    def fill_normal(self, out: Any, mean: float, std: float, start: int) -> None:
-        """Fill a C-contiguous float32 NumPy array with the elements of `normal`, beginning with element ``start``."""
-        flat = out.reshape(-1)
-
-        def fill(first: int, count: int) -> None:
-            # The compiled code returns the elements whose rounding may differ from NumPy's. Recompute these with NumPy.
-            for i in host.fill_normal(flat[first : first + count], mean, std, self.seed, self.ticket, start + first):
-                flat[first + i] = self._normal(1, start + first + i, mean, std)[0]
-
-        share_out(fill, out.size)
-
-    def _normal(self, count: int, first: int, mean: float, std: float) -> Any:
-        xp = self.xp
-        if xp is np:
-            less, angle = np.empty(count), np.empty(count)
-            host.fill_polar(less, angle, self.seed, self.ticket, first)
+        drawn = np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
+        if self.xp is np:
+            out = np.empty(n, drawn)
+            fill_in_parts(host.fill_normal, out, (self.seed, self.ticket, start), out.itemsize, mean, std)
         else:
-            words = (self.bits(2 * count, 2 * first) >> np.uint64(11)).astype(np.float64)
-            # 1 - u lies in (0, 1]: the logarithm is finite.
-            less, angle = words[0::2] * -(2.0**-53), words[1::2] * (2.0 * math.pi * 2.0**-53)
-        result = xp.log1p(less, out=less)
-        result *= -2.0
-        result = xp.sqrt(result, out=result)
-        result *= xp.cos(angle, out=angle)
-        if std != 1:
-            result *= std
-        if mean:
-            result += mean
-        return result
+            out = self._pieces(n, start, drawn, lambda count, first: self._normal(count, first, drawn, mean, std))
+        return out.astype(dtype, copy=False)
+
+    def _normal(self, count: int, first: int, dtype: Any, mean: float, std: float) -> Any:
+        """Return elements of `normal` in float64. The steps are those of ``mt_normal_pair`` in ``philox.h``."""
+        xp, begin, pairs = self.xp, first // 2, (first + count + 1) // 2 - first // 2
+        if dtype == np.float32:
+            words, digits = self.bits(pairs, begin), 32
+            radial, angular = words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)
+        else:
+            words, digits = self.bits(2 * pairs, 2 * begin) >> np.uint64(12), 52
+            radial, angular = words[0::2], words[1::2]
+        x = (radial.astype(np.float64) + 0.5) * 2.0**-digits
+        fraction = angular & np.uint64((1 << (digits - 2)) - 1)
+        turn = (fraction.astype(np.float64) + 0.5) * 2.0 ** (2 - digits) - 0.5
+        quadrant = (angular >> np.uint64(digits - 2)).astype(np.int64)
+        radius = xp.sqrt(_log(xp, x) * -2.0)
+        cosine, sine = _cosine_and_sine(turn * (math.pi / 2))
+        odd = quadrant % 2 == 1
+        values = xp.empty((pairs, 2), np.float64)
+        values[:, 0] = xp.where(odd, sine, cosine) * xp.where((quadrant == 1) | (quadrant == 2), -1.0, 1.0) * radius * std + mean
+        values[:, 1] = xp.where(odd, cosine, sine) * xp.where(quadrant >= 2, -1.0, 1.0) * radius * std + mean
+        return values.reshape(-1)[first - 2 * begin :][:count]
 
     def _pieces(self, n: int, start: int, dtype: Any, draw: Any) -> Any:
         piece = HOST_PIECE if self.xp is np else DEVICE_PIECE
@@ -148,6 +144,48 @@ class Stream:
             count = min(piece, n - first)
             out[first : first + count] = draw(count, start + first)
         return out
+
+
+def fill_in_parts(fill: Callable[..., Any], out: Any, ticket: tuple[int, ...], *arguments: Any) -> None:
+    """Call ``fill(part, *arguments, seed, ticket, start)``, a function of `host`, for the parts of a C-contiguous array.
+
+    ``ticket`` is what kernels receive: a seed, a ticket and sometimes the first element. Threads share long arrays.
+    """
+    if out.size < 2 * LEAST:
+        fill(out, *arguments, *ticket)
+        return
+    flat = out.reshape(-1)
+    seed, number, start = (*ticket, 0)[:3]
+    share_out(lambda first, count: fill(flat[first : first + count], *arguments, seed, number, start + first), out.size)
+
+
+def _log(xp: Any, x: Any) -> Any:
+    """Return the natural logarithm of float64 numbers in (0, 1): ``mt_log`` of ``philox.h``."""
+    root = np.uint64(0x3FE6A09E667F3BCD)  # sqrt(1/2): the mantissa will be in [sqrt(1/2), sqrt(2))
+    moved = x.view(np.uint64) - root
+    mantissa = ((moved & np.uint64((1 << 52) - 1)) + root).view(np.float64)
+    exponent = (moved >> np.uint64(52)).astype(np.float64)
+    exponent = xp.where(exponent > 0, exponent - 4096.0, exponent)
+    s = (mantissa - 1.0) / (2.0 + (mantissa - 1.0))
+    z = s * s
+    series = _horner(z, [2.0 / k for k in range(19, 1, -2)])
+    return exponent * 0.6931471805599453 + (s * 2.0 + s * z * series)
+
+
+def _cosine_and_sine(r: Any) -> tuple[Any, Any]:
+    """Return cosine and sine of float64 numbers within ±pi / 4, with the series of ``mt_normal_pair``."""
+    z = r * r
+    cosine = _horner(z, [(-1.0) ** (k // 2) / math.factorial(k) for k in range(16, 2, -2)])
+    sine = _horner(z, [(-1.0) ** (k // 2) / math.factorial(k) for k in range(15, 1, -2)])
+    return 1.0 - z * (0.5 - z * cosine), r + r * z * sine
+
+
+def _horner(z: Any, coefficients: list[float]) -> Any:
+    """Return a polynomial in ``z``. The coefficient of the highest power comes first."""
+    result = z * coefficients[0] + coefficients[1]
+    for coefficient in coefficients[2:]:
+        result = result * z + coefficient
+    return result
 
 
 def _span(name: str, n: Any, start: Any) -> tuple[int, int]:
