@@ -1,5 +1,8 @@
 """Compile every ``.pyx`` file of the package. Everything else is declared in ``pyproject.toml``.
 
+On Linux, the modules of each package in ``BUNDLED`` are linked into one file, ``_bundle``: opening more than a hundred
+files would be a quarter of the time of the import. See ``metatensor/_core/bundles.py``.
+
 Five environment variables control the build:
 
 * ``METATENSOR_DEBUG=1`` enables bounds checks, wrap-around indexing and assertions, and
@@ -28,6 +31,7 @@ PREBUILT = os.environ.get("METATENSOR_PREBUILT", "") not in ("", "0")
 NUMPY_MACROS = [("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")]
 JOBS = int(os.environ.get("METATENSOR_JOBS", "2"))
 PACKAGE = "metatensor"
+BUNDLED = ["metatensor._core", "metatensor.ops"] if sys.platform.startswith("linux") else []
 
 
 def directives():
@@ -99,6 +103,36 @@ def extensions():
     ]
 
 
+BUNDLE_SOURCE = """\
+#include <Python.h>
+
+static int add_names(PyObject *module) { return PyModule_AddStringConstant(module, "names", "%s"); }
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)add_names}, {0, NULL}};
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_bundle", "Compiled modules in one file.", 0, NULL, slots};
+
+PyMODINIT_FUNC PyInit__bundle(void) { return PyModuleDef_Init(&definition); }
+"""
+
+
+def bundles(names, folder):
+    """Return one extension module for each bundle of the modules ``names``. Their attribute ``names`` lists their modules."""
+    from setuptools import Extension
+
+    found = []
+    for package in BUNDLED:
+        members = [name.rpartition(".")[2] for name in names if name.rpartition(".")[0] == package]
+        source, text = Path(folder, f"{package}.c"), BUNDLE_SOURCE % " ".join(members)
+        source.parent.mkdir(parents=True, exist_ok=True)
+        if not source.exists() or source.read_text() != text:
+            source.write_text(text)
+        found.append(
+            Extension(
+                f"{package}._bundle", [source.as_posix()], extra_compile_args=compile_flags(), extra_link_args=link_flags()
+            )
+        )
+    return found
+
+
 def mode_changed():
     """Return True if the last build with this Python used another mode, so that its object files cannot be reused."""
     stamp = Path("build", f"mode-{sys.implementation.cache_tag}")
@@ -106,6 +140,12 @@ def mode_changed():
     stamp.parent.mkdir(exist_ok=True)
     stamp.write_text(MODE)
     return before != MODE
+
+
+def in_bundle(name):
+    """Return True if the module is linked into a bundle."""
+    package, _, last = name.rpartition(".")
+    return package in BUNDLED and last != "_bundle"
 
 
 def build_ext():
@@ -121,6 +161,35 @@ def build_ext():
                 plain.ensure_finalized()
                 self.build_lib, self.build_temp = plain.build_platlib, plain.build_temp
 
+        def get_ext_fullpath(self, ext_name):
+            path = super().get_ext_fullpath(ext_name)
+            return os.path.join(self.build_temp, os.path.relpath(path, self.build_lib)) if in_bundle(ext_name) else path
+
+        def build_extensions(self):
+            declared = self.extensions
+            members = [ext for ext in declared if in_bundle(ext.name)]
+            joint = [ext for ext in declared if ext.name.rpartition(".")[2] == "_bundle"]
+            for ext in members:
+                path, earlier = self.get_ext_fullpath(ext.name), super().get_ext_fullpath(ext.name)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                if os.path.exists(earlier):  # built before there were bundles: it must not get into a wheel
+                    os.replace(earlier, path)
+            self.extensions = [ext for ext in declared if ext not in joint]
+            super().build_extensions()
+            for bundle in joint:
+                package = bundle.name.rpartition(".")[0]
+                sources = [source for ext in members if ext.name.rpartition(".")[0] == package for source in ext.sources]
+                bundle.extra_objects = bundle.depends = self.compiler.object_filenames(sources, output_dir=self.build_temp)
+            self.extensions = joint
+            super().build_extensions()
+            self.extensions = [ext for ext in declared if ext not in members]  # the files to install
+
+        def copy_extensions_to_source(self):
+            super().copy_extensions_to_source()
+            for ext in self.distribution.ext_modules:
+                if in_bundle(ext.name):  # a module's own file takes precedence over the bundle
+                    Path(self.get_ext_filename(ext.name)).unlink(missing_ok=True)
+
     return BuildExt
 
 
@@ -133,14 +202,11 @@ def main():
     if PREBUILT:
         setup(ext_modules=[])
         return
+    # The C of modules that cimport NumPy depends on its version, and environments of one clone may have several.
+    folder = f"build/cython-{MODE}-numpy{version('numpy')}"
+    modules = cythonize(extensions(), compiler_directives=directives(), build_dir=folder, nthreads=JOBS)
     setup(
-        ext_modules=cythonize(
-            extensions(),
-            compiler_directives=directives(),
-            # The C of modules that cimport NumPy depends on its version, and environments of one clone may have several.
-            build_dir=f"build/cython-{MODE}-numpy{version('numpy')}",
-            nthreads=JOBS,
-        ),
+        ext_modules=modules + bundles([ext.name for ext in modules], folder),
         cmdclass={"build_ext": build_ext()},
         options={"build_ext": {"parallel": JOBS, "force": mode_changed()}},
     )

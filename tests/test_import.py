@@ -55,6 +55,22 @@ def test_what_is_loaded_on_first_use_is_listed():
     assert {"nn", "analysis", "load", "Generator", "manual_seed"} <= set(names)
 
 
+@pytest.mark.parametrize("setting", ["enable", "disable"])
+def test_the_import_leaves_garbage_collection_as_it_was(setting):
+    assert run(f"import gc; gc.{setting}(); import metatensor; print(gc.isenabled())") == [str(setting == "enable")]
+
+
+def test_collections_do_not_visit_the_built_in_operators():
+    code = """
+import gc
+import metatensor as mt
+rope = mt.library.define("acme::rope(Tensor x) -> Tensor")
+visited = {id(o) for o in gc.get_objects()}
+print(*(id(op) in visited for op in (mt.add, mt.Tensor.add_, rope)))
+"""
+    assert run(code) == ["False", "False", "True"]
+
+
 def test_unknown_name():
     import metatensor as mt
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Compile only the given .pyx files in place. This takes seconds and is meant for development.
+# Compile only the given .pyx files in place. This takes seconds and is meant for development. Each module gets a file of
+# its own, which takes precedence over the bundle (metatensor/_core/bundles.py). The next full build removes the file.
 set -e
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}

@@ -24,6 +24,7 @@ cdef extern from "Python.h":
     PyObject** PySequence_Fast_ITEMS(object o) noexcept
     long long PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
     int PyErr_CheckSignals() except -1
+    void PyObject_GC_UnTrack(PyObject* o) noexcept
 
 cdef extern from *:
     """
@@ -48,6 +49,7 @@ cdef dict _registry = registry
 cdef void* entry_function = NULL    # dispatch sets both
 cdef void* entry_method = NULL
 cdef list _waiting = []
+cdef list _none = []                # the overloads of all ops that are not prepared: never changed, only replaced
 
 
 @cython.final
@@ -259,7 +261,7 @@ cdef Op _new_op(str name, int variant, Op base, str doc, long flags):
     op.doc = doc
     op.flags = flags
     op.texts = []
-    op.overloads = []
+    op.overloads = _none
     op.vectorcall = entry_function
     if entry_function == NULL:
         _waiting.append(op)
@@ -379,6 +381,23 @@ cdef int set_slot(int slot, str name) except -1:
     return 0
 
 
+def exempt_from_collection():
+    """Exempt the ops defined so far from garbage collection.
+
+    Built-in ops live as long as the process. They are half of the objects that the import creates, and each full
+    collection would visit them, also those at the end of a process.
+    """
+    cdef Op op
+    for op in _registry.values():
+        PyObject_GC_UnTrack(<PyObject*>op)
+        PyObject_GC_UnTrack(<PyObject*>op.texts)
+        for declared in op.texts:
+            PyObject_GC_UnTrack(<PyObject*>declared)
+    for method in vars(Tensor).values():
+        if isinstance(method, OpMethod):
+            PyObject_GC_UnTrack(<PyObject*>method)
+
+
 def missing_slots():
     """Return the numbers of the operator slots of Tensor that no op fills. Empty once all families are loaded."""
     return [i for i in range(<int>N_SLOTS) if slot_ops[i] == NULL]
@@ -403,10 +422,11 @@ def namespace(str prefix not None):
     cdef Op op
     out = {}
     for name, op in _registry.items():
-        rest = name[len(start):]
-        if name.startswith(start) and "." not in rest and "::" not in rest \
-                and not op.flags & (PROPERTY | METHOD_ONLY):
-            out[sys.intern(rest)] = op
+        if start and not name.startswith(start):
+            continue
+        rest = sys.intern(name[len(start):]) if start else name
+        if "." not in rest and "::" not in rest and not op.flags & (PROPERTY | METHOD_ONLY):
+            out[rest] = op
     return out
 
 

@@ -26,7 +26,7 @@ from metatensor._core.storage cimport Storage, has_values, new_storage
 from metatensor._core.tensor cimport Tensor, mark_changed, over_storage, set_layout, set_requires_grad, shape_str
 from metatensor._core.thread cimport ThreadState, thread_state
 from metatensor._core.types cimport MAX_DIMS, T_DISTRIBUTED, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, dim_t
-from threading import get_ident
+from _thread import get_ident
 from metatensor._core import errors
 
 cdef extern from "Python.h":

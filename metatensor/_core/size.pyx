@@ -1,6 +1,6 @@
 """Size, the shape of a tensor."""
 import operator
-from threading import get_ident
+from _thread import get_ident
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF

@@ -4,17 +4,14 @@ Importing the package imports all its compiled modules. Custom operators are als
 as attributes of the package, by namespace and name: ``mt.ops.acme.rope``.
 """
 
-import os
-from importlib import import_module
-
+from metatensor._core.bundles import compiled_modules, import_all
 from metatensor._core.late import later
-from metatensor._core.op import missing_slots
+from metatensor._core.op import exempt_from_collection, missing_slots
 
-for _family in sorted({_file.partition(".")[0] for _file in os.listdir(__path__[0])
-                       if _file.endswith((".so", ".pyd"))}):
-    import_module(f"{__name__}.{_family}")
+import_all([f"{__name__}.{family}" for family in sorted(compiled_modules(__name__, __path__[0]))])
 if missing_slots():
     raise ImportError(f"no operator implements the type slots {missing_slots()} of Tensor")
+exempt_from_collection()
 
 
 def __getattr__(name):

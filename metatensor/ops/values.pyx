@@ -19,8 +19,6 @@ from metatensor._core.types cimport (
 )
 from metatensor.ops.view cimport dims_tuple
 
-import numbers
-
 from metatensor._core.dtype import dtype_by_name
 from metatensor._core.modes import _disable_modes, _restore_modes
 from metatensor._core.errors import data_dependent
@@ -322,10 +320,16 @@ cdef bint _shares(Tensor t, object data) except -1:
     return array is not None and t.data_ptr() == array.__array_interface__["data"][0]
 
 
+cdef bint _is_number(object data) except -1:
+    import numbers                  # its classes would be a hundredth of the time of the package's import
+
+    return isinstance(data, numbers.Number)
+
+
 cdef object asarray_body(Call* c):
     cdef object data = arg(c, 0), copy = arg(c, 3)
     cdef Tensor t
-    if copy is False and isinstance(data, numbers.Number) and hasattr(data, "dtype"):
+    if copy is False and hasattr(data, "dtype") and _is_number(data):
         raise RuntimeError(f"{op_name(c)}(): copy=False was given, but the memory of a NumPy scalar cannot be shared")
     data = _shareable(data, _dtype_or_none(c, 1))
     if copy is True:
