@@ -196,13 +196,14 @@ MT_CLONES static void mt_normal32(const uint64_t *words, float *out, ptrdiff_t p
     }
 }
 
-/* Write pairs of normal doubles. Each pair takes two words: 52 bits of the first for the distance, and of the second 2
-   for the quadrant and 50 for the direction within it. */
-MT_CLONES static void mt_normal64(const uint64_t *words, double *out, ptrdiff_t pairs, double mean, double std) {
+/* Write pairs of normal doubles. Each pair takes the word that gives the floats, and 40 bits of another word, which are
+   appended to the distance and to the direction. Doubles therefore differ from floats by little more than rounding. */
+MT_CLONES static void mt_normal64(const uint64_t *words, const uint64_t *more, double *out, ptrdiff_t pairs, double mean,
+                                  double std) {
     for (ptrdiff_t i = 0; i < pairs; i++) {
-        double x = mt_one_to_two(words[2 * i] >> 12, 52) - (1.0 - 0x1p-53);
-        double turn = mt_one_to_two(words[2 * i + 1] >> 12, 50) - (1.5 - 0x1p-51);
-        mt_values v = mt_normal_pair(x, turn, words[2 * i + 1] >> 62, mean, std);
+        double x = mt_one_to_two(words[i] >> 32 << 20 | more[i] >> 44, 52) - (1.0 - 0x1p-53);
+        double turn = mt_one_to_two(words[i] << 20 | (more[i] & 0xFFFFF), 50) - (1.5 - 0x1p-51);
+        mt_values v = mt_normal_pair(x, turn, words[i] >> 30, mean, std);
         out[2 * i] = v.first;
         out[2 * i + 1] = v.second;
     }

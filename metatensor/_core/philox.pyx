@@ -23,7 +23,8 @@ cdef extern from "metatensor/_core/philox.h" nogil:
     void uniform64 "mt_uniform64" (const uint64_t* words, double* out, Py_ssize_t n,
                                    double low, double span, double high) noexcept
     void normal32 "mt_normal32" (const uint64_t* words, float* out, Py_ssize_t pairs, double mean, double std) noexcept
-    void normal64 "mt_normal64" (const uint64_t* words, double* out, Py_ssize_t pairs, double mean, double std) noexcept
+    void normal64 "mt_normal64" (const uint64_t* words, const uint64_t* more, double* out, Py_ssize_t pairs,
+                                 double mean, double std) noexcept
     uint64_t* sort_random "mt_sort_random" (uint64_t* words, uint64_t* room, Py_ssize_t n) noexcept
     void integers_of "mt_integers" (const uint64_t* words, uint64_t* out, Py_ssize_t n,
                                     uint64_t span, uint64_t inverse, uint64_t base) noexcept
@@ -33,6 +34,8 @@ cdef enum:
 
 cdef object _WORDS = 1 << 64        # number of values that a word can have
 cdef object _MASK = _WORDS - 1
+
+FURTHER = 1 << 65       # where further bits of normal doubles begin: no draw has as many words
 
 
 cdef struct Words:
@@ -159,30 +162,29 @@ def fill_below(memory, int digits, double p, seed, ticket, start):
 def fill_normal(memory, int itemsize, double mean, double std, seed, ticket, start=0):
     """Fill `memory` with normal floats (4 bytes) or doubles (8 bytes).
 
-    Elements 2 i and 2 i + 1 come from word i for floats, and from the words 2 i and 2 i + 1 for doubles.
+    Elements 2 i and 2 i + 1 come from word i. Doubles take further bits from word ``FURTHER + i``.
     """
     cdef _Out out = _Out(memory, itemsize)
     cdef char* to = <char*>out.view.buf
-    cdef double values[PIECE]           # memory for as many values as one piece of words gives
-    cdef const char* source
+    cdef double values[2 * PIECE]       # the values from one piece of words
     cdef const uint64_t* words
-    cdef Py_ssize_t left = out.n, skip = start & 1, most = 4096 // itemsize, count
-    cdef int width = itemsize // 4      # number of words of a pair
-    cdef Words w
+    cdef Py_ssize_t left = out.n, skip = start & 1, count, pairs
+    cdef Words w, more
     if itemsize != 4 and itemsize != 8:
         raise ValueError(f"no normal numbers of {itemsize} bytes")
-    _open(&w, seed, ticket, (start >> 1) * width)
+    _open(&w, seed, ticket, start >> 1)
+    _open(&more, seed, ticket, FURTHER + (start >> 1))
     with nogil:
         while left > 0:
-            count = min(most, left + skip)      # number of values, of which the first `skip` are not wanted
-            words = _next(&w, (count + 1) // 2 * width)
+            count = min(<Py_ssize_t>2 * PIECE, left + skip)     # number of values, of which the first `skip` are not wanted
+            pairs = (count + 1) // 2
+            words = _next(&w, pairs)
             if itemsize == 4:
-                normal32(words, <float*>values, (count + 1) // 2, mean, std)
+                normal32(words, <float*>values, pairs, mean, std)
             else:
-                normal64(words, values, (count + 1) // 2, mean, std)
-            source = <const char*>values + skip * itemsize
+                normal64(words, _next(&more, pairs), values, pairs, mean, std)
             count -= skip
-            memcpy(to, source, count * itemsize)
+            memcpy(to, <const char*>values + skip * itemsize, count * itemsize)
             to += count * itemsize
             left -= count
             skip = 0

@@ -99,8 +99,8 @@ class Stream:
         """Return ``n`` normally distributed floats, computed in float64 and rounded to ``dtype``.
 
         Elements 2i and 2i + 1 are the two results of a Box-Muller transform. They come from word i, of which 32 bits give
-        the distance from the origin and 32 the direction. For float64 they come from the words 2i and 2i + 1, with 52
-        bits each. float16 is float32 rounded.
+        the distance from the origin and 32 the direction. For float64, both get 20 further bits from word
+        ``host.FURTHER + i``. Therefore the numbers of all dtypes agree up to rounding. float16 is float32 rounded.
         """
         n, start = _span("normal", n, start)
         dtype = np.dtype(dtype)
@@ -117,12 +117,12 @@ class Stream:
     def _normal(self, count: int, first: int, dtype: Any, mean: float, std: float) -> Any:
         """Return elements of `normal` in float64. The steps are those of ``mt_normal_pair`` in ``philox.h``."""
         xp, begin, pairs = self.xp, first // 2, (first + count + 1) // 2 - first // 2
-        if dtype == np.float32:
-            words, digits = self.bits(pairs, begin), 32
-            radial, angular = words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)
-        else:
-            words, digits = self.bits(2 * pairs, 2 * begin) >> np.uint64(12), 52
-            radial, angular = words[0::2], words[1::2]
+        words, digits = self.bits(pairs, begin), 32
+        radial, angular = words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)
+        if dtype == np.float64:
+            more, digits = self.bits(pairs, host.FURTHER + begin), 52
+            radial = radial << np.uint64(20) | more >> np.uint64(44)
+            angular = angular << np.uint64(20) | more & np.uint64(0xFFFFF)
         x = (radial.astype(np.float64) + 0.5) * 2.0**-digits
         fraction = angular & np.uint64((1 << (digits - 2)) - 1)
         turn = (fraction.astype(np.float64) + 0.5) * 2.0 ** (2 - digits) - 0.5
