@@ -23,15 +23,16 @@ cdef frozenset _UNWRITTEN = frozenset(
 cdef frozenset _PRODUCTS = frozenset("mm bmm matmul addmm baddbmm".split())
 
 
-def tensors_among(values):
-    """Return the tensors among values and in their containers, as a list."""
-    cdef list found = []
+cdef int _collect(object values, list found) except -1:
+    """Add the tensors among values, and in their containers, to a list."""
     for value in values:
         if isinstance(value, Tensor):
             found.append(value)
+        elif type(value) is list or type(value) is tuple:
+            _collect(value, found)
         elif not isinstance(value, _LEAVES):
             found.extend(tensors_in(value))
-    return found
+    return 0
 
 
 cpdef object size_of(Tensor t):
@@ -97,10 +98,10 @@ def form_of_layout(list tensors not None, bint product):
     return "rows" if spread and not product else ""
 
 
-cdef str _dtype_of(list tensors, object out):
+cdef str _dtype_of(list tensors):
     cdef Tensor t
     cdef str found = ""
-    for t in tensors or tensors_in(out):
+    for t in tensors:
         if t.dtype.kind == KIND_FLOAT or t.dtype.kind == KIND_COMPLEX:
             return t.dtype.name
         found = found or t.dtype.name
@@ -142,7 +143,7 @@ cdef class OperatorFacts:
     def of_call(self, tuple args not None, dict kwargs not None, out, str phase, str module):
         """Return the fields of the `Call` that is recorded for a call with these arguments and this result."""
         cdef dict given
-        cdef list tensors
+        cdef list tensors, results
         cdef object flops, form, repeated
         cdef bint changes = False
         if self.still:
@@ -152,15 +153,17 @@ cdef class OperatorFacts:
             changes = True
             given = {key: value for key, value in kwargs.items() if key != "out"}
         flops = 0 if self.flops is None else self.flops(out, *args, **given)
-        tensors = tensors_among(args)
+        tensors, results = [], []
+        _collect(args, tensors)
         if given:
-            tensors += tensors_among(given.values())
+            _collect(given.values(), tensors)
+        _collect((out,), results)
         form = form_of_layout(tensors, self.product) if self.form is None else self.form(self.family, args, given, tensors)
         if self.inplace >= 0 and form != "off" and not changes:
             changes = args[self.inplace] if len(args) > self.inplace else kwargs.get("inplace")
-        read, written = self.moved(tensors, tensors_among((out,)), changes)
+        read, written = self.moved(tensors, results, changes)
         repeated = self.repeated(self.family, form, flops, args, tensors) if flops and self.repeated is not None else 0
-        return self.name, flops, read, written, _dtype_of(tensors, out), phase, repeated, module, form
+        return self.name, flops, read, written, _dtype_of(tensors or results), phase, repeated, module, form
 
     cdef tuple moved(self, list tensors, list results, bint changes):
         """Return the bytes that a call reads and writes. `changes` is true if it writes to one of its arguments."""

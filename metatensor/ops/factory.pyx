@@ -313,4 +313,4 @@ define(f"empty_permuted(int[] size, int[] physical_layout, *, {OPTIONS}) -> Tens
 
 sharding("empty_like", "cut input -> cat")
 for _uninitialized in ("new_empty", "new_empty_strided"):
-    sharding(_uninitialized, "cut input -> same")
+    sharding(_uninitialized, "cut input -> same", "pass avg, max, min, product, sum of input -> same")

@@ -78,9 +78,13 @@ def from_values(device: str, values: Any, dtype: str | None = None, *, strided: 
 def encode(values: np.ndarray, dtype: str) -> bytes:
     """Encode the values as bytes of ``dtype``, in C order."""
     fmt = FORMATS[dtype]
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        raw = values.astype(fmt.compute)
+    with np.errstate(all="ignore"):
+        if values.dtype.kind == "c":
+            with warnings.catch_warnings():  # about parts that are dropped
+                warnings.simplefilter("ignore")
+                raw = values.astype(fmt.compute)
+        else:
+            raw = values.astype(fmt.compute)
         raw = fmt.encode(np, raw) if fmt.encode is not None else raw
     return np.ascontiguousarray(raw).tobytes()
 

@@ -9,6 +9,7 @@ apart have no rule.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -26,8 +27,10 @@ from metatensor.testing.samples import Sample, Spec
 
 __all__ = ["Observation", "cut_outcome", "make_rules", "observations", "pass_outcome", "sharded_overloads", "with_fine_values"]
 
-# Operators that depend on strides, or whose outcomes depend on which indices are equal: they run on whole tensors.
-WITHOUT_RULES = frozenset("_from_host as_strided embedding_renorm_ index_reduce nn.functional.embedding_bag _embedding_bag".split())
+# Operators that depend on strides, or whose outcomes depend on which indices are equal: they run on whole tensors. What operators
+# return whose results are not initialized is by chance; their rules are stated beside them.
+WITHOUT_RULES = frozenset("_from_host as_strided embedding_renorm_ index_reduce nn.functional.embedding_bag _embedding_bag "
+                          "empty_like new_empty new_empty_strided".split())  # fmt: skip
 SCALES = (1, 2, 3)  # the sizes of an axis that are tried, as multiples
 LARGEST_UNITS = 12  # of an axis that is cut
 LARGEST_PARTIAL = 3  # arguments that are partial together
@@ -64,10 +67,16 @@ def sharded_overloads() -> Iterator[tuple[Any, Any]]:
 
 def observations(op: Any, overload: Any, more: Iterable[Sample] = ()) -> tuple[list[Observation], list[Observation]]:
     """Return what trials of an overload's samples, and of ``more`` samples, show: of cuts, and of partial arguments."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _observations(op, overload, (*samples_for(op, overload), *more))
+
+
+def _observations(op: Any, overload: Any, samples: Iterable[Sample]) -> tuple[list[Observation], list[Observation]]:
     cuts: list[Observation] = []
     passes: list[Observation] = []
     sizes = features.size_arguments(overload.text)
-    for sample in (*samples_for(op, overload), *more):
+    for sample in samples:
         trial = Trial(op, overload, sample, sizes)
         shapes = trial.shapes()
         results = trial.result_shapes(shapes)
@@ -91,13 +100,14 @@ def _observe_cut(trial: Trial, axis: Axis, shapes: Shapes, results: list[tuple[i
         follow = follow[:1]
     key = (names, follow)
     properties = features.position(axis, shapes, results) | chosen
-    outcome = cut_outcome(trial, axis, ())
+    attempts = Attempts(trial, axis)
+    outcome = attempts.outcome(())
     if outcome == ():
         return None
     outcomes: dict[tuple[str, ...], tuple[frozenset[str], ...] | None] = {(): outcome}
     if outcome is None or any("cat" not in one for one in outcome):
         for partial in _summands(trial, axis):
-            outcomes[partial] = cut_outcome(trial, axis, partial)
+            outcomes[partial] = attempts.outcome(partial)
             if outcome is None and outcomes[partial]:
                 break
     working = {partial: joins for partial, found in outcomes.items() if found and (joins := _one_for_all(trial, found))}
@@ -113,24 +123,48 @@ def _one_for_all(trial: Trial, outcome: tuple[frozenset[str], ...]) -> tuple[fro
     return (common,) if common else None
 
 
-def cut_outcome(trial: Trial, axis: Axis, partial: tuple[str, ...]) -> tuple[frozenset[str], ...] | None:
-    """Return for each result the joins that give the whole at all sizes and for all values.
+class Attempts:
+    """The calls by which cutting an axis is tried: at several sizes, each with several kinds of values.
 
-    The tuple is empty if no call could be made. None if a result has no such join.
+    They are made when they are needed, and serve all sets of partial arguments.
     """
-    found: list[set[str]] | None = None
-    for scale in SCALES:
-        larger = axis._replace(places=tuple(place._replace(size=place.size * scale) for place in axis.places))
-        units = gcd_of(larger)
-        if not 2 <= units <= LARGEST_UNITS * (scale == 1) + LARGEST_UNITS:
-            continue
-        made = trial.resized(trial.shapes().scaled(axis.places, scale)) if scale > 1 else trial
-        for other in _with_values(made, scale):
-            whole = other.whole()
-            if whole is None or not any(one.size for one in whole[1]):
+
+    def __init__(self, trial: Trial, axis: Axis) -> None:
+        self._calls = self._made(trial, axis)
+        self._known: list[tuple[Axis, Trial]] = []
+
+    def _made(self, trial: Trial, axis: Axis) -> Iterator[tuple[Axis, Trial]]:
+        for scale in SCALES:
+            larger = axis._replace(places=tuple(place._replace(size=place.size * scale) for place in axis.places))
+            if not 2 <= gcd_of(larger) <= LARGEST_UNITS * (scale == 1) + LARGEST_UNITS:
                 continue
-            for parts in _splits(units):
-                got = other.cut(larger, parts, partial)
+            made = trial.resized(trial.shapes().scaled(axis.places, scale)) if scale > 1 else trial
+            for one in _with_values(made, scale):
+                whole = one.whole()
+                if whole is not None and any(result.size for result in whole[1]):
+                    yield larger, one
+
+    def __iter__(self) -> Iterator[tuple[Axis, Trial]]:
+        number = 0
+        while number < len(self._known) or self._more():
+            yield self._known[number]
+            number += 1
+
+    def _more(self) -> bool:
+        found = next(self._calls, None)
+        if found is not None:
+            self._known.append(found)
+        return found is not None
+
+    def outcome(self, partial: tuple[str, ...]) -> tuple[frozenset[str], ...] | None:
+        """Return for each result the joins that give the whole at all sizes and for all values.
+
+        The tuple is empty if no call could be made. None if a result has no such join.
+        """
+        found: list[set[str]] | None = None
+        for larger, one in self:
+            for parts in _splits(gcd_of(larger)):
+                got = one.cut(larger, parts, partial)
                 if got is None:
                     return None
                 if not got:
@@ -138,7 +172,12 @@ def cut_outcome(trial: Trial, axis: Axis, partial: tuple[str, ...]) -> tuple[fro
                 found = got if found is None else [a & b for a, b in zip(found, got, strict=True)]
                 if not all(found):
                     return None
-    return tuple(map(frozenset, found or ()))
+        return tuple(map(frozenset, found or ()))
+
+
+def cut_outcome(trial: Trial, axis: Axis, partial: tuple[str, ...]) -> tuple[frozenset[str], ...] | None:
+    """Return what `Attempts.outcome` does for one set of partial arguments."""
+    return Attempts(trial, axis).outcome(partial)
 
 
 def _splits(units: int) -> list[tuple[int, ...]]:
@@ -178,17 +217,15 @@ def _with_values(trial: Trial, scale: int) -> Iterator[Trial]:
     if scale == 1:
         yield trial
     elif scale == 2:
-        yield _changed(trial, trial.sample.with_values(dtype="float64", role="fine") if floating and not trial.definite else
-                       trial.sample.with_values(dtype="float64") if floating else trial.sample.with_values(role="ties"))  # fmt: skip
+        if not floating:
+            yield trial.with_values(role="ties")
+        else:
+            yield trial.with_values("float64", None if trial.definite else "fine")
     elif floating and not trial.definite:
-        yield _changed(trial, trial.sample.with_values(dtype="float64", role="special"))
-        yield _changed(trial, trial.sample.with_values(dtype="float64", role="ties"))
+        yield trial.with_values("float64", "special")
+        yield trial.with_values("float64", "ties")
     else:
         yield trial
-
-
-def _changed(trial: Trial, sample: Sample) -> Trial:
-    return Trial(trial.op, trial.overload, sample, trial.numbers)
 
 
 def _observe_passes(trial: Trial, chosen: dict[str, Any]) -> Iterator[Observation]:
@@ -207,7 +244,7 @@ def _observe_passes(trial: Trial, chosen: dict[str, Any]) -> Iterator[Observatio
 
 def with_fine_values(trial: Trial) -> Trial | None:
     """Return the call with values that show much, or as it is if these do not suit it. None if it fails."""
-    fine = _changed(trial, trial.sample.with_values(dtype="float64", role=None if trial.definite else "fine"))
+    fine = trial.with_values("float64", None if trial.definite else "fine")
     return next((one for one in (fine, trial) if one.whole() is not None), None)
 
 
@@ -220,7 +257,7 @@ def pass_outcome(trial: Trial, fine: Trial, group: tuple[str, ...], reduction: s
 
 def _confirmed(trial: Trial, group: tuple[str, ...], reduction: str, got: list[set[str]]) -> list[set[str]] | None:
     """Return the outcome without "same", unless the results do not depend on the arguments for values with ties, either."""
-    again = _changed(trial, trial.sample.with_values(role="ties")).passes(group, reduction)
+    again = trial.with_values(role="ties").passes(group, reduction)
     sure = again and len(again) == len(got)
     left = [one if sure and again and "same" in again[number] else one - {"same"} for number, one in enumerate(got)]
     return left if all(left) else None

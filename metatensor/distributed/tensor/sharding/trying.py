@@ -8,8 +8,7 @@ operator commutes with a reduction, so that a `Partial` argument gives a `Partia
 from __future__ import annotations
 
 import itertools
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +52,16 @@ class Trial:
         self.definite = op.name.rpartition(".")[2] in MATRICES  # non-finite matrices have no decomposition
         self.returns_list = overload.text.endswith("-> Tensor[]")
         self._whole: Any = None
+        self._runs: dict[Any, Any] = {}
+        """What runs on parts have given, for trials that differ only in what is done with the results."""
+        self._others: dict[tuple[str | None, str | None], Trial] = {}
+
+    def with_values(self, dtype: str | None = None, role: str | None = None) -> Trial:
+        """Return the call with another dtype or role for the tensors that hold numerical data."""
+        found = self._others.get((dtype, role))
+        if found is None:
+            found = self._others[dtype, role] = Trial(self.op, self.overload, self.sample.with_values(dtype, role), self.numbers)
+        return found
 
     # Shapes on meta ---------------------------------------------------------------------------------------
 
@@ -95,13 +104,11 @@ class Trial:
 
     def _outputs(self, arguments: dict[str, Any]) -> list[Any]:
         """Call the operator. Return the tensors that it returns, then the arguments that it changes."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if self.sample.positional:
-                first = [arguments[name] for name in self.sample.positional]
-                result = self.op(*first, **{k: v for k, v in arguments.items() if k not in self.sample.positional})
-            else:
-                result = self.op(**arguments)
+        if self.sample.positional:
+            first = [arguments[name] for name in self.sample.positional]
+            result = self.op(*first, **{k: v for k, v in arguments.items() if k not in self.sample.positional})
+        else:
+            result = self.op(**arguments)
         found = _tensors(result)
         for name in self.mutated:
             found += [one for one in _tensors(arguments.get(name)) if all(one is not other for other in found)]
@@ -124,6 +131,16 @@ class Trial:
         arguments = {name: _copied(value) for name, value in arguments.items()} if self.mutated else arguments
         return [np.asarray(one.resolve_conj().resolve_neg().numpy(force=True)) if one.dtype.name not in _ODD else one.double().numpy()
                 for one in self._outputs(arguments)]  # fmt: skip
+
+    def _once(self, key: Any, arguments: Callable[[], dict[str, Any]]) -> list[np.ndarray] | None:
+        """Return the values of the call with ``arguments()``, which `key` identifies, or None if it fails. It is run once."""
+        if key not in self._runs:
+            try:
+                self._runs[key] = self.values(arguments())
+            except Exception:
+                self._runs[key] = None
+        found: list[np.ndarray] | None = self._runs[key]
+        return found
 
     # Cutting ----------------------------------------------------------------------------------------------
 
@@ -151,15 +168,12 @@ class Trial:
         parts: list[list[np.ndarray]] = []
         total, start = gcd_of(axis), 0
         for count in units:
-            part = self._part(axis, arguments, start, count, total)
-            if parts:
-                for name in zeroed:
-                    part[name] = mt.zeros_like(part[name])
-            start += count
-            try:
-                parts.append(self.values(part))
-            except Exception:
+            zeros = tuple(zeroed) if parts else ()
+            made = self._once((axis, start, count, zeros), lambda: self._part(axis, arguments, start, count, total, zeros))
+            if made is None:
                 return None
+            parts.append(made)
+            start += count
         if any(len(part) != len(expected) for part in parts):
             return None
         found = []
@@ -167,7 +181,7 @@ class Trial:
             pieces = [part[number] for part in parts]
             dim = axis.outputs[number]
             names = ("cat",) if dim >= 0 else JOINS
-            if dim < 0 and one.size > 1 and len(set(one.reshape(-1).tolist())) == 1:
+            if dim < 0 and one.size > 1 and not _varies(one):
                 return []  # such as the counts of values outside of all bins
             with np.errstate(all="ignore"):
                 fitting = {name for name in names if equal(_joined(name, pieces, units, dim), one)}
@@ -176,7 +190,10 @@ class Trial:
             found.append(fitting)
         return found
 
-    def _part(self, axis: Axis, arguments: dict[str, Any], start: int, count: int, total: int) -> dict[str, Any]:
+    def _part(
+        self, axis: Axis, arguments: dict[str, Any], start: int, count: int, total: int, zeroed: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return the arguments of a part."""
         part: dict[str, Any] = {name: list(value) if isinstance(value, list) else value for name, value in arguments.items()}
         for place in axis.places:
             unit = place.size // total
@@ -191,6 +208,8 @@ class Trial:
                 part[place.name] = piece
             else:
                 part[place.name][place.item] = piece
+        for name in zeroed:
+            part[name] = mt.zeros_like(part[name])
         return part
 
     # Partial arguments --------------------------------------------------------------------------------------
@@ -214,30 +233,30 @@ class Trial:
         whole = self.whole()
         if whole is None:
             return None
-        arguments, parts = dict(whole[0]), [dict(whole[0]), dict(whole[0])]
-        for name in names:
-            for item, one in _items(arguments[name]):
-                first, second = _pair(one)
-                together = reduced(reduction, [first, second])
-                if together is None:
-                    return None
-                for target, value in ((arguments, together), (parts[0], first), (parts[1], second)):
-                    tensor = from_values("cpu", value, one.dtype.name)
-                    if item < 0:
-                        target[name] = tensor
-                    else:
-                        target[name] = [*target[name][:item], tensor, *target[name][item + 1 :]]
-        try:
-            expected = self.values(arguments)
-            got = [self.values(part) for part in parts]
-        except Exception:
+        group = tuple(names)
+        pairs = {(name, item): _pair(one) for name in group for item, one in _items(whole[0][name])}
+        together = {key: reduced(reduction, pair) for key, pair in pairs.items()}
+        if any(one is None for one in together.values()):
             return None
+
+        def arguments(values: Mapping[tuple[str, int], np.ndarray]) -> dict[str, Any]:
+            made = dict(whole[0])
+            for (name, item), value in values.items():
+                tensor = from_values("cpu", value, (whole[0][name] if item < 0 else whole[0][name][item]).dtype.name)
+                made[name] = tensor if item < 0 else [*made[name][:item], tensor, *made[name][item + 1 :]]
+            return made
+
+        other = self._once(group, lambda: arguments({key: pair[1] for key, pair in pairs.items()}))
+        expected = other and self._once((group, reduction), lambda: arguments(together))
+        if other is None or expected is None:
+            return None
+        got = [whole[1], other]  # the first of each pair is the tensor itself
         if any(len(part) != len(expected) for part in got) or not expected:
             return None
         found = []
         for number, one in enumerate(expected):
             pieces = [part[number] for part in got]
-            if not _is_telling(one, pieces):
+            if not _is_telling(one):
                 return []
             with np.errstate(all="ignore"):
                 fitting = {name for name in ALIKE[reduction] if equal(reduced(name, pieces), one)}
@@ -246,7 +265,6 @@ class Trial:
                 return None
             found.append(fitting)
         return found
-
 
     def passes_kind(self, outcome: Sequence[set[str]]) -> bool:
         """Return True if every result that is reduced has floating-point or complex numbers."""
@@ -266,11 +284,17 @@ def _joined(name: str, pieces: list[np.ndarray], units: Sequence[int], dim: int)
     return JOINS[name](pieces, units)
 
 
-def _is_telling(whole: np.ndarray, pieces: list[np.ndarray]) -> bool:
+def _is_telling(whole: np.ndarray) -> bool:
     """Return True if an array has several distinct values, most of them finite. A single number is enough, a single bool is not."""
     if whole.dtype.kind in "fc" and (not whole.size or np.isfinite(whole).mean() < 0.6):
         return False
-    return len(set(whole.reshape(-1).tolist())) > 1 or (whole.size == 1 and whole.dtype.kind != "b")
+    return _varies(whole) or (whole.size == 1 and whole.dtype.kind != "b")
+
+
+def _varies(values: np.ndarray) -> bool:
+    """Return True if an array has several distinct values."""
+    flat = values.reshape(-1)
+    return flat.size > 1 and not bool((flat == flat[0]).all())
 
 
 def _pair(tensor: Any) -> tuple[np.ndarray, np.ndarray]:
