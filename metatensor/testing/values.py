@@ -6,6 +6,7 @@ import functools
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,10 @@ TOLERANCES = {
 def empty(device: str, shape: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = None, offset: int = 0) -> Tensor:
     """Return an uninitialized tensor with its own memory. ``strides`` and ``offset`` are in elements."""
     kind = dtype_by_name(dtype)
-    strides = contiguous_strides(shape) if strides is None else strides
-    reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + 1
+    if strides is None:
+        strides, reach = contiguous_strides(shape), prod(shape)
+    else:
+        reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + 1
     nbytes = 0 if 0 in shape else (offset + reach) * kind.itemsize
     if device == "meta":
         return tensor_from_storage(make_storage(device, nbytes), kind, shape, strides, offset)

@@ -16,6 +16,8 @@ import warnings
 from collections import Counter, defaultdict
 from math import prod
 
+import numpy as np
+
 import metatensor as mt
 from metatensor._core.dispatch import bound_arguments
 from metatensor._core.op import operator_flags
@@ -113,8 +115,11 @@ def problems(op, overload, sample):
     kinds_of = defaultdict(set)
     for name, spec in sample.specs():
         kinds_of[name].add(spec.array().dtype.kind)
-    for rule in found.passes if fine is not None else ():
-        allowed = set(KINDS[rule.reduction])
+    # Rules hold for finite results, and not for fractional results of integers, which may be indices.
+    values = [] if fine is None else [one for one in fine.whole()[1] if one.dtype.kind in "fc"]
+    finite = fine is not None and all(np.isfinite(one).all() for one in values)
+    for rule in found.passes if finite else ():
+        allowed = set(KINDS[rule.reduction]) - set("iu" if values else "")
         if rule.holds(chosen) and all(kinds_of[name] and kinds_of[name] <= allowed for name in rule.members):
             got = pass_outcome(trial, fine, rule.members, rule.reduction)
             if got == []:

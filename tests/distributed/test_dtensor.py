@@ -626,3 +626,18 @@ def test_parallel_layers_leave_tensors_alone_that_are_placed_as_they_should_be()
     names = "_RedistributeBackward"
     for placements, whole, before in on_ranks(run):
         assert placements == (Shard(1),) and whole != names and before != names
+
+
+@pytest.mark.parametrize("name", ["relu", "relu6", "silu", "hardswish", "mish", "leaky_relu", "elu"])
+@pytest.mark.parametrize("reduction", ["sum", "avg", "max", "min", "product"])
+def test_activations_in_place_of_partial_tensors(name, reduction):
+    function = getattr(mt.nn.functional, name)
+
+    def run(mesh):
+        own = mt.tensor([[-1.5, 0.5, 2.0], [1.0, -0.25, -3.0]]) * (1 + mesh.get_local_rank()) - mesh.get_local_rank()
+        x = DTensor.from_local(own, mesh, [Partial(reduction)])
+        expected = function(x.full_tensor())
+        found = function(x, inplace=True)
+        return mt.allclose(found.full_tensor(), expected) and mt.allclose(x.full_tensor(), expected)
+
+    assert on_ranks(run, world_size=2) == [True, True]

@@ -2,6 +2,7 @@
 
 import pytest
 
+import metatensor as mt
 from metatensor.distributed.tensor.sharding import Cut, Pass, all_rules, rules_of
 from metatensor.distributed.tensor.sharding.axes import Shapes, find_axes
 from metatensor.distributed.tensor.sharding.table import Rules, format_rules, parse_line, parse_rules
@@ -95,3 +96,45 @@ def test_the_command_lists_the_rules():
     assert parse_rules(listed.output) == dict(all_rules())
     assert "cut input, mat2 -> sum" in runner.invoke(command, ["--sharding", "--json"]).output
     assert runner.invoke(command, ["--make"]).exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["empty_like", "new_empty", "new_empty_strided"])
+def test_results_without_values_have_only_stated_rules(name):
+    from metatensor.distributed.tensor.sharding.making import sharded_overloads
+    from metatensor.distributed.tensor.sharding.table import rules
+
+    assert name not in rules() and name not in {overload.qualname for _, overload in sharded_overloads()}
+    assert rules_of(name).cuts
+
+
+def test_a_new_tensor_does_not_communicate_what_its_argument_holds():
+    from metatensor import distributed as dist
+    from metatensor.distributed.tensor import DTensor, Partial, Replicate, init_device_mesh
+
+    mesh = init_device_mesh("meta", (4,))
+    try:
+        x = DTensor.from_local(mt.empty(2, 3, device="meta"), mesh, [Partial()])
+        with dist.CommunicationLog() as log:
+            for new in (x.new_empty(5), x.new_empty_strided((5, 2), (2, 1)), x.new_zeros(5)):
+                assert new.placements == (Replicate(),) and new.to_local().shape == new.shape
+        assert not len(log)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_trials_run_each_part_once():
+    from metatensor.distributed.tensor.sharding import features
+    from metatensor.distributed.tensor.sharding.trying import Trial
+    from metatensor.testing.samples import Sample, Spec
+
+    overload = next(one for one in mt.addmm.overloads if one.qualname == "addmm")
+    matrices = {"input": Spec((2, 2), "float64"), "mat1": Spec((2, 6), "float64", 1), "mat2": Spec((6, 2), "float64", 2)}
+    trial = Trial(mt.addmm, overload, Sample(matrices), features.size_arguments(overload.text))
+    inner = next(axis for axis in trial.axes() if all(dim < 0 for dim in axis.outputs))
+    ran = []
+    trial.values = lambda arguments: ran.append(arguments) or Trial.values(trial, arguments)
+    assert trial.cut(inner, (5, 1)) is None and len(ran) == 3  # the whole, and two parts, of which each adds the input
+    assert trial.cut(inner, (5, 1), ["input"]) == [{"sum"}] and len(ran) == 4  # the second part without the input
+    assert trial.passes(["mat1", "input"], "sum") == [{"sum"}] and len(ran) == 6
+    assert trial.passes(["mat1", "input"], "avg") == [{"avg"}] and len(ran) == 7  # with other values only
+    assert trial.passes(["mat1"], "sum") is None

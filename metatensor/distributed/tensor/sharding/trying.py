@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,11 +50,14 @@ class Trial:
         self.op, self.overload, self.sample = op, overload, sample
         self.numbers = [name for name in numbers if _is_sizes(sample.arguments.get(name))]
         self.mutated = written_arguments(overload.text)
+        self.writes = bool(self.mutated) or bool(sample.arguments.get("inplace"))
         self.definite = op.name.rpartition(".")[2] in MATRICES  # non-finite matrices have no decomposition
         self.returns_list = overload.text.endswith("-> Tensor[]")
+        self._rounded = any(spec.dtype.startswith("float8") for _, spec in sample.specs())
         self._whole: Any = None
         self._runs: dict[Any, Any] = {}
         """What runs on parts have given, for trials that differ only in what is done with the results."""
+        self._paired: dict[str, dict[tuple[str, int], tuple[np.ndarray, np.ndarray]]] = {}
         self._others: dict[tuple[str | None, str | None], Trial] = {}
 
     def with_values(self, dtype: str | None = None, role: str | None = None) -> Trial:
@@ -62,6 +66,11 @@ class Trial:
         if found is None:
             found = self._others[dtype, role] = Trial(self.op, self.overload, self.sample.with_values(dtype, role), self.numbers)
         return found
+
+    def in_double(self) -> Trial:
+        """Return the call with floating-point and complex numbers in double precision."""
+        change = lambda name, spec: spec._replace(dtype=_DOUBLE.get(spec.dtype, spec.dtype))
+        return Trial(self.op, self.overload, self.sample.map(change), self.numbers)
 
     # Shapes on meta ---------------------------------------------------------------------------------------
 
@@ -128,9 +137,11 @@ class Trial:
 
     def values(self, arguments: dict[str, Any]) -> list[np.ndarray]:
         """Run the call on copies of the arguments and return the values of the results."""
-        arguments = {name: _copied(value) for name, value in arguments.items()} if self.mutated else arguments
-        return [np.asarray(one.resolve_conj().resolve_neg().numpy(force=True)) if one.dtype.name not in _ODD else one.double().numpy()
-                for one in self._outputs(arguments)]  # fmt: skip
+        arguments = {name: _copied(value) for name, value in arguments.items()} if self.writes else arguments
+        found = [np.asarray(one.resolve_conj().resolve_neg().numpy(force=True)) if one.dtype.name not in _ODD else one.double().numpy()
+                 for one in self._outputs(arguments)]  # fmt: skip
+        # Products of numbers with 8 bits are summed in single precision, whatever the dtype of the result is.
+        return [one.astype(np.float32) if self._rounded and one.dtype == np.float64 else one for one in found]
 
     def _once(self, key: Any, arguments: Callable[[], dict[str, Any]]) -> list[np.ndarray] | None:
         """Return the values of the call with ``arguments()``, which `key` identifies, or None if it fails. It is run once."""
@@ -169,7 +180,7 @@ class Trial:
         total, start = gcd_of(axis), 0
         for count in units:
             zeros = tuple(zeroed) if parts else ()
-            made = self._once((axis, start, count, zeros), lambda: self._part(axis, arguments, start, count, total, zeros))
+            made = self._once((axis, start, count, zeros), partial(self._part, axis, arguments, start, count, total, zeros))
             if made is None:
                 return None
             parts.append(made)
@@ -234,7 +245,7 @@ class Trial:
         if whole is None:
             return None
         group = tuple(names)
-        pairs = {(name, item): _pair(one) for name in group for item, one in _items(whole[0][name])}
+        pairs = {key: pair for name in group for key, pair in self._pairs(name, whole[0][name]).items()}
         together = {key: reduced(reduction, pair) for key, pair in pairs.items()}
         if any(one is None for one in together.values()):
             return None
@@ -266,12 +277,20 @@ class Trial:
             found.append(fitting)
         return found
 
+    def _pairs(self, name: str, value: Any) -> dict[tuple[str, int], tuple[np.ndarray, np.ndarray]]:
+        """Return `_pair` of each tensor of an argument."""
+        found = self._paired.get(name)
+        if found is None:
+            found = self._paired[name] = {(name, item): _pair(one) for item, one in _items(value)}
+        return found
+
     def passes_kind(self, outcome: Sequence[set[str]]) -> bool:
         """Return True if every result that is reduced has floating-point or complex numbers."""
         whole = self.whole()
         return whole is not None and all("same" in one or result.dtype.kind in "fc" for one, result in zip(outcome, whole[1], strict=True))
 
 
+_DOUBLE = {"float32": "float64", "complex64": "complex128"}
 _ODD = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "complex32")
 
 
