@@ -326,9 +326,9 @@ def search(
     >>> with mt.device("meta"):
     ...     layers = [mt.nn.TransformerEncoderLayer(256, 4, dropout=0.0, batch_first=True) for _ in range(4)]
     ...     model, x = mt.nn.Sequential(*layers), mt.empty(1, 128, 256)
-    >>> plan = mt.plan.search(model, x, devices="8xH100", global_batch=64)
+    >>> plan = mt.plan.search(model, x, devices="4xH100", global_batch=16)
     >>> plan.best.degrees.devices, plan.best.samples
-    (8, 64)
+    (4, 16)
     """
     if executor is not None or sweep is not None:
         from metatensor.plan import sweeping

@@ -17,6 +17,15 @@ def losses_of(results):
     return next(losses for losses, _ in results if losses)
 
 
+ALONE = {}  # the losses of one process by the number of steps
+
+
+def alone(llama, steps):
+    if steps not in ALONE:
+        ALONE[steps] = losses_of(simulated(llama, steps, dp=1))
+    return ALONE[steps]
+
+
 def simulated(llama, steps, device="cpu", ranks="all", **sizes):
     count = 1
     for size in sizes.values():
@@ -26,7 +35,7 @@ def simulated(llama, steps, device="cpu", ranks="all", **sizes):
 
 @pytest.mark.parametrize("sizes", [{"tp": 2}, {"dp": 2}, {"pp": 2}, {"dp": 2, "tp": 2}, {"pp": 2, "tp": 2}, {"pp": 2, "dp": 2, "tp": 2}])
 def test_losses_are_those_of_one_process(llama, sizes):
-    one = losses_of(simulated(llama, 3, dp=1))
+    one = alone(llama, 3)
     assert len(one) == 3
     assert losses_of(simulated(llama, 3, **sizes)) == pytest.approx(one, rel=1e-5)
 
@@ -63,6 +72,6 @@ def test_processes(llama, mesh):
     mpiexec.skip_without_mpi()
     done = mpiexec.run(4, llama.__file__, "--cpu", "--mesh", mesh)
     assert done.returncode == 0, done.stderr
-    expected = " ".join(f"{loss:.4f}" for loss in losses_of(simulated(llama, 20, dp=1)))
+    expected = " ".join(f"{loss:.4f}" for loss in alone(llama, 20))
     lines = {line for line in done.stdout.splitlines() if line.startswith("losses")}
     assert lines == {f"losses {expected}"}

@@ -392,10 +392,10 @@ def test_a_model_is_applied_once_and_steps_have_their_samples(plan):
 
 
 def test_plans_without_layouts_or_arguments():
-    small = searched(max_memory=1000)
+    small = searched(max_memory=1000, pipeline=[1], tensor=[1])
     with pytest.raises(ValueError, match="apply: no layout fits; the nearest is"):
         applied(small)
-    part = searched(micro_batches=[1])
+    part = searched(micro_batches=[1], pipeline=[1], tensor=[1])
     part._arguments = None  # as where the search ran in another process
     with pytest.raises(ValueError, match="apply: the search ran elsewhere; pass the argument of the model on meta"):
         applied(part)

@@ -31,7 +31,8 @@ def test_training(case):
     build, inputs, targets, mesh, memory = CASES[case]
     mt.manual_seed(3)
     inputs, targets = inputs(), targets()
-    plan = models.placed(build, inputs, targets, mesh, memory, time_limit=5)
+    # What is computed does not depend on how near the placements are to the best, whose proof would take long.
+    plan = models.placed(build, inputs, targets, mesh, memory, gap=0.2 if build is models.Scaled else 0.05)
     assert plan.memory <= memory
     models.compare(plan, build, inputs, targets)
 

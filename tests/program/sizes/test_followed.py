@@ -72,7 +72,7 @@ HIDDEN = {
     "bits": lambda x: x + x.shape[0].bit_length(),
     "a power of two": lambda x: x.relu() if x.shape[0] & (x.shape[0] - 1) == 0 else x.exp(),
     "a list": lambda x: x + len([0] * (x.shape[0] // 50)),
-    "a range": lambda x: x + sum(1 for i in range(x.shape[0]) if i == 150),
+    "a range": lambda x: x + sum(1 for i in range(x.shape[0]) if i == 45),
     "two values of a set": lambda x: x + len({x.shape[0], 150}),
 }
 
@@ -80,7 +80,7 @@ HIDDEN = {
 @pytest.mark.parametrize("what", HIDDEN)
 def test_hidden_uses_are_checked_at_all_sizes(what):
     try:
-        right_everywhere(HIDDEN[what])
+        right_everywhere(HIDDEN[what], 60 if what == "a range" else 200)  # each of its numbers is compared at each size
     except SizesError:
         pass
 
