@@ -184,9 +184,10 @@ class Function(metaclass=_FunctionMeta):
                 return made
         levels = sorted({level for a in args if isinstance(a, Tensor) for level in tangents(a)}) if in_use() else []
         ctx = cls._backward_cls()
-        grad = _set_grad_enabled(False)
+        grad = is_grad_enabled()
         recorded = ctx._link(args) and grad
         limit = set_limit(0) if levels else None
+        _set_grad_enabled(False)
         try:
             if cls.setup_context is not Function.setup_context:
                 output = cls.forward(*args, **kwargs)

@@ -203,12 +203,18 @@ class FSDPModule:
     # ------------------------------------------------------------------------------------
 
     def _states(self, recurse: bool) -> Iterator[ModuleState]:
-        seen = set()
-        for module in self.modules() if recurse else [self]:  # type: ignore[attr-defined]
+        seen: set[int] = set()  # modules and states
+        pending: list[Any] = [self]
+        while pending:  # as `modules` does, but without names, for a pipeline calls this for each microbatch
+            module = pending.pop()
+            if id(module) in seen:
+                continue
             state = state_of(module)
             if state is not None and id(state) not in seen:
-                seen.add(id(state))
                 yield state
+            seen.update((id(module), id(state)))
+            if recurse:
+                pending += [child for child in reversed(module._modules.values()) if child is not None]
 
     def _groups(self, recurse: bool) -> Iterator[ParameterGroup]:
         for state in self._states(recurse):
