@@ -35,7 +35,7 @@ MESHES = ((4,), (2, 2))
 # Their results have no values of their own.
 WITHOUT_VALUES = frozenset("empty empty_like empty_permuted empty_strided new_empty new_empty_strided resize_ resize_as_".split())
 # Which tensor of the call has values in order.
-IN_ORDER = {"bucketize": 1, "searchsorted": 0}
+IN_ORDER = {"bucketize": 1, "histogram": 1, "searchsorted": 0}
 # Meaning of the values to try, in this order, until the plain call accepts them.
 ROLES = ("values", "unit", "definite", "index")
 TOLERANCES = {"float16": 4e-2, "complex32": 4e-2, "bfloat16": 1.5e-1, "float32": 2e-4, "complex64": 2e-4, "float64": 1e-8,

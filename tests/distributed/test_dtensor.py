@@ -641,3 +641,18 @@ def test_activations_in_place_of_partial_tensors(name, reduction):
         return mt.allclose(found.full_tensor(), expected) and mt.allclose(x.full_tensor(), expected)
 
     assert on_ranks(run, world_size=2) == [True, True]
+
+
+@pytest.mark.parametrize("density", [False, True])
+def test_histograms_of_shards_with_weights(density):
+    x, weight = mt.arange(125.0).sin().reshape(5, 5, 5), mt.arange(125.0).cos().abs().reshape(5, 5, 5)
+    bins = mt.tensor([-1.0, -0.2, 0.1, 0.5, 1.0])
+    expected = mt.histogram(x, bins, weight=weight, density=density)
+
+    def run(mesh):
+        for placement in (Shard(0), Shard(1), Shard(2)):
+            given = distribute_tensor(x, mesh, [placement]), distribute_tensor(bins, mesh, [Replicate()])
+            found = mt.histogram(*given, weight=distribute_tensor(weight, mesh, [Replicate()]), density=density)
+            assert all(mt.allclose(one.full_tensor(), other) for one, other in zip(found, expected))
+
+    on_ranks(run)

@@ -138,3 +138,19 @@ def test_trials_run_each_part_once():
     assert trial.passes(["mat1", "input"], "sum") == [{"sum"}] and len(ran) == 6
     assert trial.passes(["mat1", "input"], "avg") == [{"avg"}] and len(ran) == 7  # with other values only
     assert trial.passes(["mat1"], "sum") is None
+
+
+def test_results_that_are_zero_or_not_finite_are_no_evidence():
+    from metatensor.distributed.tensor.sharding.making import Observation, _cut_rules
+
+    def seen(right, *joins):
+        return Observation((("input",), (False, False)), {"right": right}, {(): tuple(map(frozenset, joins))})
+
+    (overload,) = mt.sort.overloads[:1]
+    sums, zeros, status = {"sum"}, {"same", "sum", "max"}, {"same", "sum", "max"}  # the status is 0 in all calls
+    found = list(_cut_rules(overload, [seen((-1,), sums, status), seen((-2,), zeros, status)]))
+    assert [(one.joins, one.where) for one in found] == [(("sum", "same"), ())]
+    apart = list(_cut_rules(overload, [seen((-1,), sums, status), seen((-2,), {"same", "sum"}, status), seen((-2,), {"same"}, status)]))
+    assert [(one.joins, one.where) for one in apart] == [(("sum", "same"), (("right", (-1,)),)), (("same", "same"), (("right", (-2,)),))]
+    alone = list(_cut_rules(overload, [seen((-2,), {"mean"}, status), seen((-1,), zeros, status), seen((-3,), sums, status)]))
+    assert {one.joins for one in alone} == {("mean", "same"), ("sum", "same")}

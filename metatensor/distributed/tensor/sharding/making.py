@@ -286,13 +286,27 @@ def _cut_rules(overload: Any, seen: list[Observation]) -> Iterator[Cut]:
     groups: dict[Any, list[Observation]] = defaultdict(list)
     for one in seen:
         groups[one.key].append(one)
+    told = _told(seen)
     for (names, _follow), group in sorted(groups.items(), key=str):
         for where, part in _told_apart(group, features.POSITIONS):
             found = _common(part)
             if found is not None and all(_is_general(overload, name, value) for name, value in where):
                 partial, joins = found
+                if any(_shows_nothing(one) and number in told for number, one in enumerate(joins)):
+                    continue
                 order = ("cat", *JOINS)
                 yield Cut(names, tuple(min(one, key=order.index) for one in joins), where, partial, not all(one.empty for one in part))
+
+
+def _shows_nothing(joins: frozenset[str]) -> bool:
+    """Return True if results and parts were all 0, NaN or infinite: then they are both their sum and alike."""
+    return "same" in joins and "sum" in joins
+
+
+def _told(seen: Iterable[Observation]) -> set[int]:
+    """Return the positions of the results for which some outcome shows how they are joined, unless they are concatenated."""
+    return {number for one in seen for joins in one.outcomes.values() for number, found in enumerate(joins)
+            if "cat" not in found and not _shows_nothing(found)}  # fmt: skip
 
 
 def _pass_rules(overload: Any, seen: list[Observation]) -> Iterator[Pass]:

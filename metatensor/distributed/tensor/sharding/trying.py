@@ -198,7 +198,7 @@ class Trial:
                 fitting = {name for name in names if equal(_joined(name, pieces, units, dim), one)}
             if not fitting:
                 return None
-            found.append(fitting)
+            found.append({"same"} if dim < 0 and not one.size else fitting)
         return found
 
     def _part(
