@@ -656,3 +656,17 @@ def test_histograms_of_shards_with_weights(density):
             assert all(mt.allclose(one.full_tensor(), other) for one, other in zip(found, expected))
 
     on_ranks(run)
+
+
+@pytest.mark.parametrize("dtype", [mt.uint8, mt.bool, mt.float32])
+@pytest.mark.parametrize("name", ["any", "all"])
+def test_any_and_all_of_shards(name, dtype):
+    x = mt.tensor([[5, 0, 6, 5], [6, 0, 2, 0], [9, 0, 3, 1], [1, 0, 0, 7]]).to(dtype)
+    for arguments in ((), (0,), (1, True), ((0, 1),)):
+        expected = getattr(x, name)(*arguments)
+
+        def run(mesh, arguments=arguments):
+            found = [getattr(distribute_tensor(x, mesh, [Shard(dim)]), name)(*arguments).full_tensor() for dim in (0, 1)]
+            return [(one.dtype, one.tolist()) for one in found]
+
+        assert on_ranks(run) == [[(expected.dtype, expected.tolist())] * 2] * 4

@@ -265,7 +265,7 @@ def ways(call: CallOnMesh, results: list[Any]) -> Iterator[Way]:
                 continue
             if any((join == "cat") != (dim >= 0) for join, dim in zip(joins, axis.outputs)):
                 continue
-            yield _way_of_cut(call, axis, cut, joins)
+            yield _way_of_cut(call, axis, cut, joins, results)
             break
 
 
@@ -291,10 +291,12 @@ _PLACED = {"sum": Partial("sum"), "mean": Partial("avg"), "max": Partial("max"),
            "same": Replicate()}  # fmt: skip
 
 
-def _way_of_cut(call: CallOnMesh, axis: Axis, rule: Cut, joins: Sequence[str]) -> Way:
+def _way_of_cut(call: CallOnMesh, axis: Axis, rule: Cut, joins: Sequence[str], results: Sequence[Any]) -> Way:
     inputs: dict[Key, Placement] = {(place.name, place.item): Shard(place.dim) for place in axis.dims}
     inputs |= {key: Partial("sum") for key in call.tensors if key[0] in rule.partial}
     outputs = tuple(Shard(dim) if join == "cat" else _PLACED[join] for join, dim in zip(joins, axis.outputs))
+    if call.functional.name == "any" and results[0].dtype is mt.uint8:  # the rule is that of booleans, whose sum is their maximum
+        outputs = tuple(Partial("max") if one == Partial("sum") else one for one in outputs)
     return Way(inputs, outputs, axis, "mean" in joins, rule)
 
 
