@@ -584,7 +584,7 @@ sequences.last = &last_sequence
 # Entry points --------------------------------------------------------------------------------------------
 
 def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs=None, bint accumulate=False,
-                 list deferred=None):
+                 list deferred=None, bint release=False):
     """Run a backward pass from `roots`, pairs (node, number of the output), whose gradients are `grads`.
 
     Without `inputs`, gradients are accumulated into the leaves. With `inputs`, which are also such pairs, a list of
@@ -593,6 +593,8 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
 
     With `inputs` and `deferred`, an empty list, the rest of the backward pass can run later: `run_deferred` takes this list. The
     nodes on the way to the inputs free what only the inputs needed, and the graph cannot be used otherwise any more.
+
+    With `release`, `grads` is emptied, so that a gradient that nothing else refers to is freed once it has been used.
     """
     cdef Walk walk = Walk.__new__(Walk)
     cdef Node node
@@ -619,6 +621,9 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
         walk.find_needed()
     for (node, output), g in zip(roots, grads):
         walk.contribute(node, output, fitted(<Tensor?>g, &node.outputs[<int>output], node, output))
+    if release:
+        grads.clear()
+        g = None
     _begin(walk)
     return walk.results
 

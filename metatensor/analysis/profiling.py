@@ -456,6 +456,8 @@ class _Run:
         held = HeldStorages()
         for number, category in enumerate(_HELD):
             held.add(number, values[category], gradients=category == "gradient")
+        sums = [p.main_grad for p in self._parameters() if hasattr(p, "main_grad")]  # sums of gradients, as Megatron-LM keeps them
+        held.add(_HELD.index("gradient"), sums)
         return held
 
 

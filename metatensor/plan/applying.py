@@ -10,6 +10,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor import distributed as dist
+from metatensor._core.engine import gradient_edge, run_backward
 from metatensor._core.nested import map_tensors
 from metatensor.analysis.recomputation import checkpointed
 from metatensor.distributed import fsdp
@@ -105,7 +106,7 @@ class Applied:
         self.optimizer.step()
         for part in self._parts:
             part.gather()
-        self.optimizer.zero_grad()
+        self.optimizer.zero_grad(set_to_none=self.degrees.shard < 3)  # sums of gradients have the same memory in each step
         return loss
 
     def mean_loss(self, loss: Any) -> Any:
@@ -124,14 +125,15 @@ class Applied:
         return value
 
     def _single(self, inputs: Any, targets: Any) -> Any:
-        size, found = self.degrees.micro_batch, None
+        size = self.degrees.micro_batch
+        found: Any = None
         for i in range(self.micro_batches):
             target = None if targets is None else targets.narrow(0, i * size, size)
-            loss = self.loss_of(self.model(inputs.narrow(0, i * size, size)), target) / self.micro_batches
-            loss.backward()
-            found = loss.detach() if found is None else found + loss.detach()
+            loss = self.loss_of(self.model(inputs.narrow(0, i * size, size)), target)
+            run_backward([gradient_edge(loss)], [mt.full_like(loss.detach(), 1 / self.micro_batches)], False, False, release=True)
+            found = loss.detach() if found is None else found.add_(loss.detach())
             del loss
-        return found
+        return found / self.micro_batches
 
     def _pipelined(self, inputs: Any, targets: Any) -> Any:
         losses: list[Any] = []

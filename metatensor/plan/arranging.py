@@ -222,6 +222,17 @@ class Arranged:
         """Forget what modules shared in a forward pass. Call it at the end of each."""
         self._shared.clear()
 
+    def finishing(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that calls ``forward`` and then `finished`, also where the forward pass is computed again."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return forward(*args, **kwargs)
+            finally:
+                self.finished()
+
+        return call
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Communicate at the boundaries of regions inside the block."""

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from metatensor.plan.layouts import Degrees
 from metatensor.plan.memory import Widths
+from metatensor.plan.moments import wasted_gathers
+from metatensor.plan.schedules import split_backward
 
 if TYPE_CHECKING:
-    from metatensor.plan.measuring import PartCost
+    from metatensor.plan.costs import PartCost
     from metatensor.plan.stages import Stage
 
 __all__ = ["Calls", "step_collectives"]
@@ -36,17 +38,22 @@ def step_collectives(degrees: Degrees, widths: Widths, stages: Sequence[Stage], 
         Micro-batches of a step.
     """
     found: list[Calls] = [Counter() for _ in range(degrees.pipeline)]
+    wasted = wasted_gathers(degrees, micro_batches)
     for i, (stage, rank) in enumerate(zip(stages, places, strict=True)):
         calls, last = found[rank], i == len(stages) - 1
         for j, part in enumerate(stage.parts):
-            _of_activations(calls, degrees, part.cost, micro_batches)
+            split = i > 0 and split_backward(degrees.schedule)  # the first stage computes no gradient of an input
+            _of_activations(calls, degrees, part.cost, split, micro_batches)
             for kind, nbytes in (("all_reduce", part.cost.reduced), ("reduce_scatter", part.cost.scattered)):
-                if nbytes:
-                    calls[kind, nbytes // widths.parameter * widths.gradient, degrees.tensor] += 1
+                if nbytes:  # with shard 2, the sums of a micro-batch are divided at once
+                    often = micro_batches if degrees.shard == 2 else 1
+                    calls[kind, nbytes // widths.parameter * widths.gradient, degrees.tensor] += often
             whole = last and j == len(stage.parts) - 1  # the backward pass begins with the last part, which is still whole
             for elements, ranks in ((part.cost.parameters, degrees.replicas), (part.cost.expert_parameters, degrees.expert_replicas)):
                 if elements and ranks > 1:
                     _of_parameters(calls, degrees.shard, widths, elements, ranks, micro_batches, whole)
+                    if 0 < j == len(stage.parts) - 1 and wasted[i]:
+                        calls["all_gather", elements * widths.parameter, ranks] += wasted[i]
         for other, nbytes in ((i - 1, stage.received), (i + 1, 0 if last else stages[i + 1].received)):
             if 0 <= other < len(stages) and places[other] != rank:
                 calls["send", nbytes, 2] += micro_batches
@@ -54,11 +61,13 @@ def step_collectives(degrees: Degrees, widths: Widths, stages: Sequence[Stage], 
     return found
 
 
-def _of_activations(calls: Calls, degrees: Degrees, cost: PartCost, micro_batches: int) -> None:
-    for kind, nbytes in cost.forward_communication + cost.backward_communication:
-        calls[kind, nbytes, degrees.tensor] += micro_batches
-    for kind, nbytes, group in cost.forward_groups + cost.backward_groups:
-        calls[kind, nbytes, 2 if kind in ("send", "recv") else len(group)] += micro_batches
+def _of_activations(calls: Calls, degrees: Degrees, cost: PartCost, split: bool, micro_batches: int) -> None:
+    backward = (cost.split.of_inputs, cost.split.of_weights) if split and cost.split is not None else (cost.backward,)
+    for work in (cost.forward, *backward):
+        for kind, nbytes in work.communication:
+            calls[kind, nbytes, degrees.tensor] += micro_batches
+        for kind, nbytes, group in work.groups:
+            calls[kind, nbytes, 2 if kind in ("send", "recv") else len(group)] += micro_batches
 
 
 def _of_parameters(calls: Calls, shard: int, widths: Widths, elements: int, ranks: int, micro_batches: int, whole: bool) -> None:

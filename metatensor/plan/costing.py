@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -15,12 +15,14 @@ from metatensor.plan.arranging import Arranged
 from metatensor.plan.blocks import Block, Given, NoBlocks, blocks_of, check_blocks, paths_of
 from metatensor.plan.communicating import Calls, step_collectives
 from metatensor.plan.contexts import check_positions, cut, sequence_of
+from metatensor.plan.costs import PartCost
 from metatensor.plan.experts import Experts, expert_mesh, experts_of
 from metatensor.plan.layouts import Degrees, Layout
-from metatensor.plan.measuring import Beside, PartCost, measure_around, measure_block
-from metatensor.plan.memory import Widths, host_memory, rank_memory, shared
+from metatensor.plan.measuring import Beside, measure_around, measure_block
+from metatensor.plan.memory import RankMemory, StageMemory, Widths, shared
+from metatensor.plan.moments import Moment, alone, moments, wasted_gathers
 from metatensor.plan.rates import Rates
-from metatensor.plan.schedules import Run, flights, rank_of_stage, rank_style, run_times, split_backward
+from metatensor.plan.schedules import Run, rank_of_stage, rank_style, run_times, split_backward
 from metatensor.plan.stages import Stage, split
 from metatensor.plan.times import Impossible, Passes, StepTimes, Timed
 
@@ -116,7 +118,7 @@ class Coster:
         key = kind, _shape(degrees)
         if key not in self._blocks:
             try:
-                self._blocks[key] = self.times.part(self._measured(kind, degrees, False), degrees.tensor)
+                self._blocks[key] = self.times.part(self._measured(kind, degrees), degrees.tensor)
             except Exception as error:
                 self._blocks[key] = f"{self.kinds[kind].path} cannot be divided: {_first_line(error)}"
         found = self._blocks[key]
@@ -124,8 +126,8 @@ class Coster:
             raise Impossible(found)
         return found
 
-    def _measured(self, kind: int, degrees: Degrees, frozen: bool) -> PartCost:
-        """Run a kind of block at the shapes of one rank, and return its cost."""
+    def _measured(self, kind: int, degrees: Degrees, split: bool = False) -> PartCost:
+        """Run a kind of block at the shapes of one rank, and return its cost. ``split`` is that of `measure_block`."""
         block = self.kinds[kind]
         args, kwargs = self.given(degrees.micro_batch)[block.path][:2]
         beside = self._beside(kind, degrees, args, kwargs)
@@ -133,9 +135,9 @@ class Coster:
             args, kwargs = cut((args, kwargs), sequence_of(args, kwargs), degrees.context)
         place = kind, degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.context, degrees.expert
         if degrees.tensor > 1 and degrees.recompute != "none" and place not in self._arranged:
-            self._measured(kind, replace(degrees, recompute="none"), frozen)  # how matrices are cut does not depend on recomputation
+            self._measured(kind, replace(degrees, recompute="none"))  # how matrices are cut does not depend on recomputation
         cost, arranged = measure_block(block.module, args, kwargs, self.mesh(degrees.tensor), degrees.sequence, degrees.recompute,
-                                       self._arranged.get(place), frozen, beside, self.kernels)  # fmt: skip
+                                       self._arranged.get(place), beside, self.kernels, split)  # fmt: skip
         if arranged is not None and not arranged.divides and beside.expert_mesh is None:
             raise Impossible(f"no matrix of {block.path} can be cut into {degrees.tensor} equal parts")
         self._arranged[place] = arranged
@@ -191,7 +193,7 @@ class Coster:
         """Return whether one rank without the parameters can hold the activations of a micro-batch."""
         degrees = Degrees(micro_batch=samples, recompute="full" if self.order else "none")
         try:
-            need = rank_memory(degrees, self.widths, self.stages(degrees), [(1,)])
+            need = self.prepared(degrees).ranks[0].by_category(alone(1))
         except Impossible:
             return False
         return need["saved"] + need["temporary"] <= memory
@@ -218,11 +220,11 @@ class Coster:
         """Return the costs of what is before and after the blocks. If it cannot be divided, each rank computes all of it."""
         key = degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.context
         if key not in self._around:
-            both = self._measured_around(degrees, False)
+            both = self._measured_around(degrees)
             self._around[key] = self.times.part(both[0], degrees.tensor), self.times.part(both[1], degrees.tensor)
         return self._around[key]
 
-    def _measured_around(self, degrees: Degrees, frozen: bool) -> tuple[PartCost, PartCost]:
+    def _measured_around(self, degrees: Degrees, split: bool = False) -> tuple[PartCost, PartCost]:
         """Run what is around the blocks, divided as far as that is possible."""
         blocks = self.given(degrees.micro_batch)
         loss = lambda output: self.loss(output, degrees.micro_batch)
@@ -233,8 +235,8 @@ class Coster:
             if context > 1:
                 args, kwargs = cut(whole, self._sequence(degrees.micro_batch), context)
             try:
-                both = measure_around(self.model, blocks, args, kwargs, loss, self.mesh(tensor), degrees.sequence and tensor > 1, frozen,
-                                      self._mesh(context, degrees.tensor) if context > 1 else None)  # fmt: skip
+                both = measure_around(self.model, blocks, args, kwargs, loss, self.mesh(tensor), degrees.sequence and tensor > 1,
+                                      self._mesh(context, degrees.tensor) if context > 1 else None, split)  # fmt: skip
             except Exception as error:
                 if (tensor, context) == (1, 1):
                     raise
@@ -251,16 +253,17 @@ class Coster:
         """Return the length of the sequence of the blocks."""
         return sequence_of(*self.given(batch)[self.paths[0]][:2]) if self.paths else 0
 
-    def _measure_input_backward(self, degrees: Degrees) -> None:
-        """Find out which part of the backward passes computes gradients of inputs."""
+    def _measure_split(self, degrees: Degrees) -> None:
+        """Measure backward passes that compute gradients of parameters later than those of inputs."""
         key = _shape(degrees)
         if key in self._split:
             return
         self._split.add(key)
         for kind in range(len(self.kinds)):
-            self.block(kind, degrees).input_backward = self.times.passed_back(self._measured(kind, degrees, True), degrees.tensor)
-        behind = self.around(degrees)[1]
-        behind.input_backward = self.times.passed_back(self._measured_around(degrees, True)[1], degrees.tensor)
+            self.times.split(self.block(kind, degrees), self._measured(kind, degrees, True).split, degrees.tensor)
+        before, behind = self.around(degrees)
+        self.times.split(before, None, degrees.tensor)
+        self.times.split(behind, self._measured_around(degrees, True)[1].split, degrees.tensor)
 
     # Layouts ----------------------------------------------------------------------
 
@@ -272,11 +275,14 @@ class Coster:
             before, behind = self.around(degrees)
             each = [self.block(kind, degrees) for kind in range(len(self.kinds))]
             if key[-1]:
-                self._measure_input_backward(degrees)
+                self._measure_split(degrees)
             stages = []
+            known: dict[Any, Stage] = {}
             for i, kinds in enumerate(self._divided(number, before, [part.seconds for part in each], behind)):
                 parts = [*([before] if i == 0 else []), *(each[kind] for kind in kinds), *([behind] if i == number - 1 else [])]
-                stages.append(Stage(parts, parts[0].cost.input_bytes if i else 0, kinds))
+                same = i > 0, *map(id, parts)
+                known[same] = known.get(same) or Stage(parts, parts[0].cost.input_bytes if i else 0, kinds, key[-1])
+                stages.append(known[same])
             self._stages[key] = stages
         return self._stages[key]
 
@@ -296,11 +302,26 @@ class Coster:
         """Return what layouts that differ in the number of micro-batches have in common."""
         split_pass = split_backward(degrees.schedule) and degrees.pipeline > 1
         key = (*_shape(degrees), degrees.pipeline, degrees.virtual_stages, rank_style(degrees.schedule), split_pass, degrees.replicas,
-               degrees.shard, degrees.offload)  # fmt: skip
+               degrees.shard, degrees.schedule if degrees.shard == 3 else "", degrees.offload)  # fmt: skip
         if key not in self._prepared:
             stages = self.stages(degrees)
-            passes = [self.times.passes(degrees, stage, i == len(stages) - 1) for i, stage in enumerate(stages)]
-            self._prepared[key] = _Prepared(stages, passes, self._costs(stages, passes), self._tails(degrees, stages, passes))
+            last = len(stages) - 1
+            added = {(id(stage), i == last): self.times.passes(degrees, stage, i == last)
+                     for i, stage in {(id(stage), i == last): (i, stage) for i, stage in enumerate(stages)}.values()}  # fmt: skip
+            passes = [added[id(stage), i == last] for i, stage in enumerate(stages)]
+            needs: list[list[StageMemory]] = [[] for _ in range(degrees.pipeline)]
+            made: dict[Any, StageMemory] = {}
+            places = rank_of_stage(degrees.schedule, degrees.pipeline, degrees.virtual_stages) if degrees.pipeline > 1 else [0]
+            wasted = wasted_gathers(degrees, 4 * degrees.pipeline)
+            for i, (stage, rank) in enumerate(zip(stages, places, strict=True)):
+                how = i == 0, i == last, split_pass, wasted[i] > 0 and len(stage.parts) > 1
+                same = id(stage), *how
+                made[same] = made.get(same) or StageMemory(degrees, self.widths, stage, *how)
+                needs[rank].append(made[same])
+            kinds = {tuple(map(id, own)): own for own in needs}
+            each = {key: RankMemory(degrees, self.widths, own) for key, own in kinds.items()}
+            ranks = [each[tuple(map(id, own))] for own in needs]
+            self._prepared[key] = _Prepared(stages, passes, self._costs(stages, passes), self._tails(degrees, stages, passes), ranks)
         return self._prepared[key]
 
     def candidate(self, degrees: Degrees, batch: int) -> Candidate:
@@ -309,9 +330,10 @@ class Coster:
         if rest or not micro_batches:
             raise Impossible(f"{batch} samples cannot be divided into micro-batches of {degrees.micro_batch} on {degrees.data} ranks")
         self._flops(batch)
-        stages, _, costs, tails = self.prepared(degrees)
-        peak = max(sum(rank_memory(degrees, self.widths, own, held).values()) for own, held in self._ranks(degrees, stages, micro_batches))
-        bound = lower_bound(costs, tails, degrees.schedule, degrees.pipeline, degrees.virtual_stages, micro_batches)
+        known = self.prepared(degrees)
+        every = self._moments(degrees, micro_batches)
+        peak = max(rank.peak(moments) for rank, moments in zip(known.ranks, every, strict=True))
+        bound = lower_bound(known.costs, known.tails, degrees.schedule, degrees.pipeline, degrees.virtual_stages, micro_batches)
         return Candidate(degrees, micro_batches, peak, bound, self)
 
     def bound(self, degrees: Degrees, batch: int) -> float:
@@ -327,21 +349,15 @@ class Coster:
             return 0.0
         return work * (batch // (degrees.data * degrees.micro_batch)) / degrees.pipeline
 
-    def _ranks(self, degrees: Degrees, stages: list[Stage], micro_batches: int) -> Iterator[tuple[list[Stage], Sequence[tuple[int, ...]]]]:
-        """Yield the stages of each rank of the pipeline, and the micro-batches that they hold."""
-        p, v = degrees.pipeline, degrees.virtual_stages
-        if p == 1:
-            yield stages, [(1,)]
-            return
+    @staticmethod
+    def _moments(degrees: Degrees, micro_batches: int) -> list[list[Moment]]:
+        """Return the moments of each rank of the pipeline that may need most memory."""
+        if degrees.pipeline == 1:
+            return [alone(micro_batches)]
         try:
-            held = flights(degrees.schedule, p, v, micro_batches)
+            return moments(degrees.schedule, degrees.pipeline, degrees.virtual_stages, micro_batches)
         except ValueError as error:
             raise Impossible(f"{degrees.schedule}: {str(error).partition(': ')[2] or error}") from None
-        places = rank_of_stage(degrees.schedule, p, v)
-        own: list[list[Stage]] = [[] for _ in range(p)]
-        for stage, rank in zip(stages, places, strict=True):
-            own[rank].append(stage)
-        yield from zip(own, held, strict=True)
 
     @staticmethod
     def _costs(stages: list[Stage], passes: list[Passes]) -> list[tuple[float, float, float, float]]:
@@ -350,16 +366,23 @@ class Coster:
         for stage, added in zip(stages, passes, strict=True):
             more = added.backward + added.offload_backward
             found.append((stage.forward + added.forward + added.offload_forward, stage.backward + more, stage.input_backward + more,
-                          max(0.0, stage.backward - stage.input_backward)))  # fmt: skip
+                          stage.weight_backward))  # fmt: skip
         return found
 
     def _tails(self, degrees: Degrees, stages: list[Stage], passes: list[Passes]) -> list[Tail]:
         """Return what each rank of the pipeline does once in a step."""
         p = degrees.pipeline
         places = rank_of_stage(degrees.schedule, p, degrees.virtual_stages) if p > 1 else [0]
+        ranks: list[list[tuple[Stage, Passes]]] = [[] for _ in range(p)]
+        for stage, added, place in zip(stages, passes, places, strict=True):
+            ranks[place].append((stage, added))
+        known: dict[Any, Tail] = {}
         found = []
-        for rank in range(p):
-            own = [(stage, added) for stage, added, place in zip(stages, passes, places, strict=True) if place == rank]
+        for own in ranks:
+            same = tuple((id(stage), id(added)) for stage, added in own)
+            if same in known:
+                found.append(known[same])
+                continue
             exposed = hidden = 0.0
             for talk, work in ((sum(a.once_forward for _, a in own), sum(s.plain_forward for s, _ in own)),
                                (sum(a.once_backward for _, a in own), sum(s.plain_backward for s, _ in own))):  # fmt: skip
@@ -367,13 +390,14 @@ class Coster:
             elements = shared(degrees, [stage for stage, _ in own], 1)
             found.append(Tail(sum(s.reduction for s, _ in own), exposed, hidden, self.times.optimizer(elements),
                               self.times.offloaded_optimizer(degrees, elements)))  # fmt: skip
+            known[same] = found[-1]
         return found
 
     def layout(self, found: Candidate) -> Layout:
         """Return all figures of a candidate. Nothing runs on meta that has not run for the candidate."""
         degrees, m = found.degrees, found.micro_batches
-        stages, passes, costs, tails = self.prepared(degrees)
-        ranks = list(self._ranks(degrees, stages, m))
+        stages, passes, costs, tails, ranks = self.prepared(degrees)
+        held = list(zip(ranks, self._moments(degrees, m), strict=True))
         places = [0]
         if degrees.pipeline == 1:
             run = Run([m * (costs[0][0] + costs[0][1])], [0.0])
@@ -389,13 +413,13 @@ class Coster:
         idle = max(0.0, run.ends[last] - work - sharding - offload)
         messages = min(run.messages[last], idle)
         return Layout(
-            degrees, m, [stage.kinds for stage in stages], [rank_memory(degrees, self.widths, *rank) for rank in ranks], compute=computed,
+            degrees, m, [stage.kinds for stage in stages], [rank.by_category(every) for rank, every in held], compute=computed,
             tensor_communication=work - computed + tail.reduction, data_communication=sharding + tail.exposed,
             hidden_communication=m * sum(passes[i].hidden for i in own) + tail.hidden, pipeline_communication=messages,
             bubble=idle - messages, optimizer=tail.optimizer, offload=offload + tail.offload,
             samples=m * degrees.data * degrees.micro_batch, model_flops=self._flops(m * degrees.data * degrees.micro_batch),
             peak_rate=self._rate, tokens=None if self.tokens is None else self.tokens * m * degrees.data * degrees.micro_batch,
-            rates=self.rates, host=max(host_memory(degrees, self.widths, *rank) for rank in ranks),
+            rates=self.rates, host=max(rank.on_host(every) for rank, every in held),
         )  # fmt: skip
 
     def collectives(self, degrees: Degrees, micro_batches: int) -> list[Calls]:
@@ -415,7 +439,7 @@ class Coster:
         if self._operations is None:
             plain = Degrees(micro_batch=1)
             parts = [*((part, 1) for part in self.around(plain)), *((self.block(k, plain), n) for k, n in Counter(self.order).items())]
-            self._operations = sum(n * sum(call.flops for call in (*part.cost.forward, *part.cost.backward)) for part, n in parts)
+            self._operations = sum(n * sum(call.flops for call in part.cost.forward.calls + part.cost.backward.calls) for part, n in parts)
         return float(batch * self._operations)
 
 
@@ -445,6 +469,8 @@ class _Prepared(NamedTuple):
     """Seconds of the passes of each stage."""
     tails: list[Tail]
     """What each rank does once in a step."""
+    ranks: list[RankMemory]
+    """The memory of each rank."""
 
 
 class Candidate(NamedTuple):

@@ -14,6 +14,9 @@ __all__ = ["FlatPart"]
 class FlatPart:
     """Parameters of a part, whose gradients are summed over the ranks that have the same by one collective at the end of a step.
 
+    The sums of gradients are kept from step to step. With shard 2 only those of this rank's share are: a whole sum lives from the first to
+    the last gradient of a micro-batch.
+
     Parameters
     ----------
     parameters : list of Parameter
@@ -54,7 +57,13 @@ class FlatPart:
         self.updated = mt.nn.Parameter(values.narrow(0, start, self.share).to(masters, copy=True) if masters is not None else own)
         self._gradient_dtype = masters or self.whole.dtype
         self._size, self._start = size, start
-        self._sum: Any = None
+        self._sum: Any = None if shard == 2 else self._zeros(size)
+        """The sum of the gradients of a step, or with shard 2 of a micro-batch."""
+        self._keep: Any = self._zeros(self.share) if shard == 2 else None
+        """This rank's share of the sum, with shard 2."""
+        self.updated.main_grad = self._keep if shard == 2 else self._sum  # type: ignore[attr-defined]  # profiles count it as a gradient
+        self._used = False
+        """Whether there is a gradient in this step."""
         self._partial: set[int] = set()
         self._divided: dict[int, Any] = {}
         """Partial gradients of parameters that are cut."""
@@ -70,16 +79,18 @@ class FlatPart:
             self._pieces.append((at, local.numel()))
             p.register_post_accumulate_grad_hook(lambda p, i=i: self._add(p, i))
             at += local.numel()
-        self._keep: Any = None
         self._left = len(parameters)
         self._count = len(parameters)
 
+    def _zeros(self, n: int) -> Any:
+        return mt.zeros(n, dtype=self._gradient_dtype, device=self.whole.device)
+
     def _add(self, p: Any, i: int) -> None:
         """Add the gradient of a parameter to the sums of the step."""
-        grad, p.grad = p.grad, None
+        grad, p.grad, self._used = p.grad, None, True
         with mt.no_grad():
             if self._sum is None:
-                self._sum = mt.zeros(self._size, dtype=self._gradient_dtype, device=self.whole.device)
+                self._sum = self._zeros(self._size)
             if isinstance(grad, DTensor):
                 if any(place.is_partial() for place in grad.placements):  # summed once in a step
                     if _replicated(p):
@@ -106,7 +117,9 @@ class FlatPart:
     def _tensor_sum(self) -> None:
         for i, grad in self._divided.items():
             self._put(i, grad.redistribute(placements=self._placements[i]))
-        self._divided.clear()
+            grad.zero_()
+        if self.shard == 2:
+            self._divided.clear()
         runs: list[list[int]] = []
         for i in sorted(self._partial):
             at, n = self._pieces[i]
@@ -121,36 +134,36 @@ class FlatPart:
     def _scatter(self) -> None:
         """Sum the gradients of a micro-batch, and keep this rank's share."""
         self._tensor_sum()
-        made = mt.empty(self.share, dtype=self._gradient_dtype, device=self.whole.device)
-        dist.reduce_scatter_tensor(made, self._sum, group=self.group)
+        self._keep.add_(self._scattered())
         self._sum = None
-        self._keep = made if self._keep is None else self._keep.add_(made)
+
+    def _scattered(self) -> Any:
+        """Return this rank's share of the sum over the ranks. It is a part of the sum's memory."""
+        own = self._sum.narrow(0, self._start, self.share)
+        dist.reduce_scatter_tensor(own, self._sum, group=self.group)
+        return own
 
     def reduce(self) -> None:
         """Average the gradients over all samples. They become the gradient of ``updated``."""
+        grad: Any = None
         with mt.no_grad():
             if self.shard == 2:
                 if self._sum is not None:
                     self._scatter()
-                grad, self._keep = self._keep, None
-            elif self._sum is None:
-                grad = None
-            else:
+                grad = self._keep
+            elif self._used:
                 self._tensor_sum()
-                if self.shard:
-                    grad = mt.empty(self.share, dtype=self._gradient_dtype, device=self.whole.device)
-                    dist.reduce_scatter_tensor(grad, self._sum, group=self.group)
-                else:
-                    grad = self._sum
-                    if self.group.size() > 1:
-                        dist.all_reduce(grad, group=self.group)
-                self._sum = None
+                grad = self._scattered() if self.shard else self._sum
+                if not self.shard and self.group.size() > 1:
+                    dist.all_reduce(grad, group=self.group)
             self._left = self._count
-            self.updated.grad = None if grad is None else grad.div_(self._samples)
+            self.updated.grad = grad.div_(self._samples) if self._used else None
 
     def gather(self) -> None:
-        """Copy the updated values of all ranks to the parameters."""
+        """Copy the updated values of all ranks to the parameters, and forget the gradients."""
         with mt.no_grad():
+            (self._keep if self.shard == 2 else self._sum).zero_()
+            self._used = False
             if self._masters:
                 self._own.copy_(self.updated)
             if self.shard and self.group.size() > 1:

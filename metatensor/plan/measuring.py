@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.engine import gradient_edge, run_backward, run_deferred
 from metatensor._core.memory import MemoryTracker
 from metatensor._core.nested import map_tensors, tensors_in
-from metatensor.analysis.calls import Call, CallRecorder
+from metatensor.analysis.calls import CallRecorder
 from metatensor.analysis.recomputation import checkpointed
 from metatensor.distributed import CommunicationLog
 from metatensor.distributed.tensor import DTensor
@@ -20,42 +21,12 @@ from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged, local_numel
 from metatensor.plan.blocks import Given, around
 from metatensor.plan.contexts import attention_over
+from metatensor.plan.costs import PartCost, Split, Work
 from metatensor.plan.experts import Experts, divide_experts
 from metatensor.plan.kernels import saving_less
+from metatensor.plan.peaks import Gradients, Peaks, nbytes
 
-__all__ = ["Beside", "PartCost", "measure_around", "measure_block"]
-
-
-@dataclass
-class PartCost:
-    """The cost of one micro-batch in a part of a model on one rank, in bytes."""
-
-    parameters: int = 0
-    """Elements of its trainable parameters."""
-    expert_parameters: int = 0
-    """Elements of its trainable parameters that are those of the rank's own experts."""
-    frozen: int = 0
-    """Elements of its other parameters and buffers."""
-    saved: int = 0
-    """What the forward pass keeps for the backward pass, including the result."""
-    input_bytes: int = 0
-    """The tensor that it gets from the part before."""
-    forward_peak: int = 0
-    """Peak of the other tensors in the forward pass, those that it does not keep."""
-    backward_peak: int = 0
-    """The same in the backward pass."""
-    forward: list[Call] = field(default_factory=list)
-    backward: list[Call] = field(default_factory=list)
-    forward_communication: list[tuple[str, int]] = field(default_factory=list)
-    """Kind and bytes of the collectives among the ranks of tensor parallelism."""
-    backward_communication: list[tuple[str, int]] = field(default_factory=list)
-    forward_groups: list[tuple[str, int, tuple[int, ...]]] = field(default_factory=list)
-    """Kind, bytes and ranks of the collectives of other groups, those of context and expert parallelism."""
-    backward_groups: list[tuple[str, int, tuple[int, ...]]] = field(default_factory=list)
-    reduced: int = 0
-    """Bytes of gradients that the ranks of tensor parallelism sum once in a step."""
-    scattered: int = 0
-    """The same of parameters that are cut: each rank needs a part of the sum."""
+__all__ = ["Beside", "measure_around", "measure_block"]
 
 
 @dataclass
@@ -82,12 +53,13 @@ class Beside:
 
 def measure_block(
     module: Module, args: tuple, kwargs: dict[str, Any], mesh: Any, sequence: bool, recompute: str, known: Arranged | None = None,
-    frozen: bool = False, beside: Beside | None = None, kernels: tuple[str, ...] = (),
+    beside: Beside | None = None, kernels: tuple[str, ...] = (), split: bool = False,
 ) -> tuple[PartCost, Arranged | None]:  # fmt: skip
     """Return the cost of a block, and how its weights are divided over the mesh, if there is one.
 
-    If ``frozen``, its backward pass computes the gradient of its input alone. ``beside`` are the ranks of context and expert parallelism;
-    arguments are those of one rank. ``kernels`` are some of `metatensor.plan.kernels.KERNELS`.
+    If ``split``, its backward pass computes gradients of parameters later, and `PartCost.split` is set instead of the pass as a whole.
+    ``beside`` are the ranks of context and expert parallelism; arguments are those of one rank. ``kernels`` are some of
+    `metatensor.plan.kernels.KERNELS`.
     """
     arranged = None
     beside = beside or Beside()
@@ -100,73 +72,136 @@ def measure_block(
         inner = copy.deepcopy(module)
         beside.divide(inner, None)
     tensor_group = _group_of(mesh)
-    forward = inner if recompute == "none" else checkpointed(inner.__call__, recompute == "selective")
+    forward = inner.__call__ if arranged is None else arranged.finishing(inner.__call__)
+    if recompute != "none":
+        forward = checkpointed(forward, recompute == "selective")
     first = next(tensors_in((args, kwargs)))
 
-    def given() -> tuple[tuple, dict[str, Any], Any]:
+    def given(split: bool) -> tuple[tuple, dict[str, Any], Any]:
         made: list[Any] = []
 
         def one(t: Any) -> Any:
             grad = t is first
             new = arranged.placed(t, grad) if arranged is not None else t.detach().requires_grad_(grad)
+            if grad and split:
+                new = mt.empty_like(new).requires_grad_()
             if grad:
                 made.append(new)
             return new
 
         return (*map_tensors(one, (args, kwargs)), made[0])
 
-    def run(cost: PartCost | None) -> None:
-        own_args, own_kwargs, x = given()
+    def run(cost: PartCost, gradients: Gradients, split: bool = False) -> None:
+        """Run both passes. If ``split``, gradients of parameters are computed after that of the input, and only `PartCost.split` is set."""
         with ExitStack() as stack:
             stack.enter_context(attention_over(beside.context))
             stack.enter_context(arranged.running() if arranged is not None else nullcontext())
-            log = stack.enter_context(CommunicationLog())
-            recorder = stack.enter_context(CallRecorder(inner))
             memory = stack.enter_context(MemoryTracker())
-            stack.enter_context(saving_less(kernels, recorder))
+            own_args, own_kwargs, x = given(split)
+            start, own = memory.current, nbytes(x)
+            memory.reset_peak()
+            work = _Working(stack, inner, tensor_group)
+            stack.enter_context(saving_less(kernels, work.recorder))
             output = forward(*own_args, **own_kwargs)
+            del own_args, own_kwargs
             y: Any = next(tensors_in(output))
             if arranged is not None:
                 y = y.redistribute(placements=[arranged.outside])
-                arranged.finished()
             del output
-            middle, talked, saved, peak = len(recorder.calls), len(log), memory.current, memory.peak
-            memory.reset_peak()
-            recorder.phase = "backward"
-            y.backward(mt.empty_like(y))
+            cost.forward, saved, peak = work.done(), memory.current - start, memory.peak - start
+            work.recorder.phase = "backward"
+            roots, grads, result = [gradient_edge(y)], [mt.empty_like(y)], nbytes(y)
+            del y
+            released = saved + result - (memory.current - start)
+            gradients.start(memory)
+            if split:
+                leaves = [x]
+                del x
+                cost.split = _run_split(roots, grads, leaves, 0, gradients, memory, work, arranged)
+                return
+            run_backward(roots, grads, False, False, release=True)
             if isinstance(x.grad, DTensor) and arranged is not None:
                 x.grad.redistribute(placements=[arranged.outside])
-            if cost is not None:
-                cost.saved, cost.forward_peak, cost.backward_peak = saved, peak - saved, memory.peak - saved
-                cost.input_bytes = _nbytes(x)
-                cost.forward, cost.backward = recorder.calls[:middle], recorder.calls[middle:]
-                cost.forward_communication, cost.forward_groups = _by_group(log, 0, talked, tensor_group)
-                cost.backward_communication, cost.backward_groups = _by_group(log, talked, len(log), tensor_group)
+            cost.saved, cost.released, cost.forward_peak = saved, released, peak
+            cost.backward_peaks = gradients.finish(start)
+            cost.input_bytes, cost.result_bytes, cost.backward = own, result, work.done()
 
     cost = PartCost()
-    with _frozen(inner) if frozen else nullcontext():
-        if not frozen:
-            run(None)  # creates gradients, so that the second run adds to them
-        run(cost)
+    run(cost, Gradients(()))  # makes gradients, to which the next run adds
+    gradients = Gradients(inner.parameters())
+    try:
+        run(cost, gradients, split)
+    finally:
+        gradients.remove()
     experts = [p for path in (beside.experts.paths if beside.experts else ()) for p in inner.get_submodule(path).parameters()]
     own = {id(p) for p in experts}
     cost.expert_parameters = _elements(experts)
     cost.parameters = _elements(p for p in inner.parameters() if id(p) not in own)
     cost.frozen = _elements([*inner.buffers(), *inner.parameters()], frozen=True)
-    cost.reduced, cost.scattered = _partial_bytes(inner.parameters())
+    cost.tensors = len(gradients)
+    cost.reduced, cost.scattered = gradients.reduced, gradients.scattered
     return cost, arranged
+
+
+class _Working:
+    """Records what is done, and returns it pass by pass.
+
+    Parameters
+    ----------
+    stack : ExitStack
+        Recording ends with it.
+    module : Module
+        What runs.
+    group : tuple of int
+        The ranks of tensor parallelism.
+    """
+
+    def __init__(self, stack: ExitStack, module: Module, group: tuple[int, ...]) -> None:
+        self._log = stack.enter_context(CommunicationLog())
+        self.recorder = stack.enter_context(CallRecorder(module))
+        self._group, self._calls, self._entries = group, 0, 0
+
+    def done(self) -> Work:
+        """Return what was done since the last call."""
+        calls, entries = self.recorder.calls[self._calls :], self._log.entries[self._entries :]
+        self._calls, self._entries = len(self.recorder.calls), len(self._log)
+        talk = [entry for entry in entries if entry.bytes and len(entry.group) > 1]
+        return Work(calls, [(entry.kind, entry.bytes) for entry in talk if entry.group == self._group],
+                    [(entry.kind, entry.bytes, entry.group) for entry in talk if entry.group != self._group])  # fmt: skip
+
+
+def _run_split(
+    roots: list[Any], grads: list[Any], leaves: list[Any], base: int, gradients: Gradients, memory: MemoryTracker, work: _Working,
+    arranged: Arranged | None,
+) -> Split:  # fmt: skip
+    """Run a backward pass that computes gradients of parameters later. Its memory is above ``base`` bytes, those before the input.
+
+    ``leaves`` has the input. The lists are emptied, so that what they refer to can be freed.
+    """
+    own = nbytes(leaves[0])
+    deferred: list[Any] = []
+    found = run_backward(roots, grads, False, False, [gradient_edge(leaves[0])], deferred=deferred, release=True)
+    if isinstance(found[0], DTensor) and arranged is not None:
+        found[0].redistribute(placements=[arranged.outside])
+    peak = memory.peak - base - own
+    for one in (roots, leaves, found):
+        one.clear()
+    of_inputs, kept = work.done(), memory.current - base
+    gradients.start(memory)
+    run_deferred(deferred)
+    return Split(of_inputs, work.done(), peak, kept, gradients.finish(base))
 
 
 def measure_around(
     model: Module, blocks: dict[str, Given], args: tuple, kwargs: dict[str, Any], loss: Callable[[Any], Any], mesh: Any, sequence: bool,
-    frozen: bool = False, context: Any = None,
+    context: Any = None, split: bool = False,
 ) -> tuple[PartCost, PartCost]:  # fmt: skip
-    """Return the costs of what is before the blocks, and of what is after them with the loss. ``frozen`` is that of `measure_block`.
+    """Return the costs of what is before the blocks, and of what is after them with the loss. ``split`` is that of `measure_block`.
 
     ``context`` is the mesh over whose ranks attention runs, or None for a single rank.
     """
-    state = _Marks(len(blocks))
-    outer = around(model, blocks, state.noted)
+    marks = _Marks(len(blocks))
+    outer = around(model, blocks, marks.noted)
     arranged = None
     if mesh is not None:
         arranged = Arranged(outer, mesh, args, kwargs, False)
@@ -175,68 +210,57 @@ def measure_around(
 
             arranged.outside = Shard(1)
         outer = arranged.module
-    state.arranged = arranged
-    group = _group_of(mesh)
+    marks.arranged = arranged
 
-    def run() -> tuple[PartCost, PartCost]:
+    def run(gradients: tuple[Gradients, Gradients], split: bool = False) -> tuple[PartCost, PartCost]:
         before, behind = PartCost(), PartCost()
         with ExitStack() as stack:
             stack.enter_context(attention_over(context))
             stack.enter_context(arranged.running() if arranged is not None else nullcontext())
-            state.log = stack.enter_context(CommunicationLog())
-            state.recorder = stack.enter_context(CallRecorder(outer))
-            state.memory = stack.enter_context(MemoryTracker())
-            state.start()
-            stack.callback(register_module_forward_pre_hook(state.called).remove)
+            work = _Working(stack, outer, _group_of(mesh))
+            memory = stack.enter_context(MemoryTracker())
+            marks.start(memory, work, gradients, split)
+            stack.callback(register_module_forward_pre_hook(marks.called).remove)
             given = (args, kwargs) if arranged is None else map_tensors(lambda t: arranged.placed(t, False), (args, kwargs))
-            value = loss(outer(*given[0], **given[1]))
+            forward = outer.__call__ if arranged is None else arranged.finishing(outer.__call__)
+            value = loss(forward(*given[0], **given[1]))
             if isinstance(value, DTensor):
                 value = value.redistribute(placements=[_replicate()])
-            if arranged is not None:
-                arranged.finished()
-            log, recorder, memory = state.log, state.recorder, state.memory
-            saved, peak, middle, talked = memory.current, memory.peak, len(recorder.calls), len(log)
-            memory.reset_peak()
-            recorder.phase = "backward"
-            value.backward()
-            del value
-            behind.saved, behind.forward_peak, behind.backward_peak = saved - state.saved, peak - saved, memory.peak - saved
-            before.saved = state.saved
-            before.forward, behind.forward = recorder.calls[: state.calls], recorder.calls[state.calls : middle]
-            turn, said = state.turn or (len(recorder.calls), len(log))
-            behind.backward, before.backward = recorder.calls[middle:turn], recorder.calls[turn:]
-            before.forward_communication, before.forward_groups = _by_group(log, 0, state.talked, group)
-            behind.forward_communication, behind.forward_groups = _by_group(log, state.talked, talked, group)
-            behind.backward_communication, behind.backward_groups = _by_group(log, talked, said, group)
-            before.backward_communication, before.backward_groups = _by_group(log, said, len(log), group)
+            saved, peak, base, behind.forward, result = memory.current, memory.peak, marks.saved, work.done(), nbytes(value)
+            work.recorder.phase = "backward"
+            roots, grads = [gradient_edge(value)], [mt.ones_like(value)]
+            gradients[1].start(memory)
+            if split:
+                leaves, marks.leaf, value = [marks.leaf], None, None
+                behind.split = _run_split(roots, grads, leaves, marks.base, gradients[1], memory, work, arranged)
+                return before, behind
+            run_backward(roots, grads, False, False, release=True)
+            before.saved, before.passing, before.forward_peak, before.result_bytes = base, marks.passing, marks.peak, marks.result_bytes
+            behind.saved, behind.forward_peak, behind.result_bytes = saved - base, peak - base, result
+            before.forward = marks.forward
+            if marks.peaks is None:  # nothing comes before the blocks
+                behind.backward, behind.backward_peaks = work.done(), gradients[1].finish(base)
+            else:
+                behind.backward, behind.backward_peaks = marks.backward, marks.peaks
+                before.backward, before.backward_peaks = work.done(), gradients[0].finish()
         return before, behind
 
-    if frozen:
-        with _frozen(outer):
-            return run()
-    run()
-    before, behind = run()
+    nothing = Gradients(()), Gradients(())
+    run(nothing)
     own = {id(m): list(m.parameters(recurse=False)) for m in outer.modules()}
-    later = {id(p): p for i in state.behind for p in own.get(i, ())}
-    earlier = {id(p): p for m in outer.modules() for p in own[id(m)] if id(p) not in later or id(m) in state.before}
-    behind.parameters, behind.frozen = _elements(later.values()), _elements(later.values(), frozen=True)
-    before.parameters, before.frozen = _elements(earlier.values()), _elements([*earlier.values(), *outer.buffers()], frozen=True)
-    before.reduced, before.scattered = _partial_bytes(earlier.values())
-    behind.reduced, behind.scattered = _partial_bytes(later.values())
-    return before, behind
-
-
-@contextmanager
-def _frozen(module: Module) -> Iterator[None]:
-    """Turn off the gradients of a module's parameters inside the ``with`` block."""
-    trained = [p for p in module.parameters() if p.requires_grad]
-    for p in trained:
-        p.requires_grad_(False)
+    last = {id(p): p for i in marks.behind for p in own.get(i, ())}
+    first = {id(p): p for m in outer.modules() for p in own[id(m)] if id(p) not in last or id(m) in marks.before}
+    gradients = Gradients(first.values()), Gradients(p for i, p in last.items() if i not in first)
     try:
-        yield
+        before, behind = run(gradients, split)
     finally:
-        for p in trained:
-            p.requires_grad_(True)
+        for one in gradients:
+            one.remove()
+    behind.parameters, behind.frozen = _elements(last.values()), _elements(last.values(), frozen=True)
+    before.parameters, before.frozen = _elements(first.values()), _elements([*first.values(), *outer.buffers()], frozen=True)
+    for cost, one in zip((before, behind), gradients):
+        cost.reduced, cost.scattered, cost.tensors = one.reduced, one.scattered, len(one)
+    return before, behind
 
 
 class _Marks:
@@ -245,20 +269,32 @@ class _Marks:
     def __init__(self, count: int) -> None:
         self.count = count
         self.arranged: Arranged | None = None
-        self.log: Any = None
-        self.recorder: Any = None
         self.memory: Any = None
         self.before: set[int] = set()
         self.behind: set[int] = set()
-        self.start()
+        self.reached = 0
+        self.split = False
 
-    def start(self) -> None:
-        self.reached, self.saved, self.calls, self.talked = 0, 0, 0, 0
-        self.turn: tuple[int, int] | None = None
+    def start(self, memory: MemoryTracker, work: _Working, gradients: tuple[Gradients, Gradients], split: bool) -> None:
+        """Begin to watch a run. If ``split``, what is after the blocks gets a tensor of its own, `leaf`, above `base` bytes."""
+        self.memory, self.work, self.gradients, self.split = memory, work, gradients, split
+        self.reached = self.saved = self.passing = self.peak = self.result_bytes = self.base = 0
+        self.forward = self.backward = Work([], [], [])
+        """What is done before the blocks, and after them in the backward pass."""
+        self.peaks: Peaks | None = None
+        """The backward pass of what is after the blocks."""
+        self.leaf: Any = None
+        self.passed: Any = None
+        """The tensor that the leaf stands for. It is part of the bytes below."""
+        self._entered = False
 
     def called(self, module: Any, args: tuple) -> None:
         """Note a module whose forward starts."""
         (self.behind if self.reached >= self.count else self.before).add(id(module))
+        if self.reached == 1 and not self._entered:  # what the caller of the first block held until it returned is free now
+            self._entered = True
+            self.passing, self.saved = self.saved - self.memory.current, self.memory.current
+            self.memory.reset_peak()
 
     def noted(self, x: Any) -> Any:
         """Note that a block is reached, and return the tensor that it passes on."""
@@ -267,15 +303,23 @@ class _Marks:
         if not self.reached and not x.requires_grad and x.is_floating_point():
             x = x.detach().requires_grad_()  # the blocks have parameters, so what follows them has a gradient
         self.reached += 1
-        if self.reached == 1 and self.recorder is not None:
-            self.saved, self.calls, self.talked = self.memory.current, len(self.recorder.calls), len(self.log)
+        if self.memory is None:
+            return x
+        if self.reached == 1:
+            self.saved, self.peak, self.result_bytes = self.memory.current, self.memory.peak, nbytes(x)
+            self.forward = self.work.done()
+            self.memory.reset_peak()
             if x.requires_grad:
                 x.register_hook(self.turned)
+        if self.split and self.reached == self.count:
+            self.base, self.passed = self.memory.current, x
+            self.leaf = x = mt.empty_like(x).requires_grad_()
         return x
 
     def turned(self, grad: Any) -> None:
         """Note that the backward pass has reached what is before the blocks."""
-        self.turn = len(self.recorder.calls), len(self.log)
+        self.backward, self.peaks = self.work.done(), self.gradients[1].finish(self.saved)
+        self.gradients[0].start(self.memory)
 
 
 def _replicate() -> Any:
@@ -284,34 +328,11 @@ def _replicate() -> Any:
     return Replicate()
 
 
-def _nbytes(t: Any) -> int:
-    local = t._local_tensor if isinstance(t, DTensor) else t
-    return int(local.numel() * local.element_size())
-
-
 def _elements(tensors: Any, frozen: bool = False) -> int:
     """Return the elements of the distinct trainable, or frozen, tensors on this rank."""
     found = {id(t): t for t in tensors if t.requires_grad is not frozen}
     return sum(map(local_numel, found.values()))
 
 
-def _partial_bytes(parameters: Any) -> tuple[int, int]:
-    """Return the bytes of gradients that are partial sums, of whole parameters and of those that are cut."""
-    found = [0, 0]
-    for p in parameters:
-        if isinstance(p.grad, DTensor) and any(place.is_partial() for place in p.grad.placements):
-            found[isinstance(p.data, DTensor) and not all(place.is_replicate() for place in p.data.placements)] += _nbytes(p.grad)
-    return found[0], found[1]
-
-
 def _group_of(mesh: Any) -> tuple[int, ...]:
     return tuple(mesh.get_group().ranks) if mesh is not None else ()
-
-
-def _by_group(
-    log: CommunicationLog, start: int, end: int, own: tuple[int, ...]
-) -> tuple[list[tuple[str, int]], list[tuple[str, int, tuple[int, ...]]]]:  # fmt: skip
-    """Return the communication of the group of tensor parallelism, and that of other groups."""
-    entries = [entry for entry in log.entries[start:end] if entry.bytes and len(entry.group) > 1]
-    return ([(entry.kind, entry.bytes) for entry in entries if entry.group == own],
-            [(entry.kind, entry.bytes, entry.group) for entry in entries if entry.group != own])  # fmt: skip

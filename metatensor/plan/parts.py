@@ -202,7 +202,8 @@ class StageModule(Module):
         apart = {id(inner) for module in self.experts() for inner in module.modules()}
         for path, block in zip(self._own, self.blocks, strict=True):
             given = self._given[path]
-            self._arranged[path] = Arranged.applied(block, mesh, cuts[path], sequence, given.args, given.kwargs, apart)
+            arranged = self._arranged[path] = Arranged.applied(block, mesh, cuts[path], sequence, given.args, given.kwargs, apart)
+            block.forward = arranged.finishing(block.forward)  # type: ignore[method-assign]
         outer = cuts[""]
         if outer is not None:
             mine = {name: dim for name, dim in outer.items() if name in self._names.values()}
@@ -246,7 +247,6 @@ class StageModule(Module):
         arranged = self._arranged[path]
 
         def hook(module: Any, args: tuple, output: Any) -> Any:
-            arranged.finished()
             y: Any = next(tensors_in(output))
             return map_tensors(lambda t: self._plain(t.redistribute(placements=[arranged.outside])) if t is y else t, output)
 

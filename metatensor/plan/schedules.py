@@ -8,9 +8,12 @@ from typing import NamedTuple
 
 from metatensor.distributed.pipelining import _orders, get_schedule_class
 from metatensor.distributed.pipelining._actions import Table, _Action, _ComputationType
-from metatensor.distributed.pipelining._timing import _needs, timeline
+from metatensor.distributed.pipelining._timing import Timeline, _needs, timeline
 
-__all__ = ["SCHEDULES", "Run", "flights", "rank_of_stage", "rank_style", "run_times", "split_backward", "virtual_stages_of"]
+__all__ = [
+    "CODES", "SCHEDULES", "Run", "rank_of_stage", "rank_style", "repeated_from", "run_times", "split_backward", "table_of",
+    "timeline_of", "virtual_stages_of",
+]  # fmt: skip
 
 _K = _ComputationType
 CODES = {_K.FORWARD: 0, _K.FULL_BACKWARD: 1, _K.BACKWARD_INPUT: 2, _K.BACKWARD_WEIGHT: 3}
@@ -46,8 +49,15 @@ def rank_of_stage(schedule: str, p: int, v: int) -> list[int]:
     return [ranks[stage] for stage in range(p * v)]
 
 
-def _table(schedule: str, p: int, v: int, m: int) -> Table:
+def table_of(schedule: str, p: int, v: int, m: int) -> Table:
+    """Return the computations of each rank for ``m`` micro-batches on ``p`` ranks with ``v`` stages each."""
     return get_schedule_class(schedule).table(p, m, v) if v > 1 else _single(schedule, p, m)
+
+
+@lru_cache(maxsize=8)
+def timeline_of(schedule: str, p: int, v: int, m: int) -> Timeline:
+    """Return the timeline of a table with equal stages."""
+    return timeline(table_of(schedule, p, v, m), num_stages=p * v)
 
 
 def _single(schedule: str, p: int, m: int) -> Table:
@@ -56,41 +66,9 @@ def _single(schedule: str, p: int, m: int) -> Table:
     return get_schedule_class(schedule).table(p, m)
 
 
-def _shorter(schedule: str, p: int, v: int, m: int) -> int:
+def repeated_from(schedule: str, p: int, m: int) -> int:
     """Return a number of micro-batches after which a schedule only repeats itself, at most ``m``."""
     return 4 * p if m > 4 * p and m % p == 0 and schedule not in ("GPipe", "LoopedBFS") else m
-
-
-@lru_cache(maxsize=4096)
-def flights(schedule: str, p: int, v: int, m: int) -> list[list[tuple[int, ...]]]:
-    """Return for each rank the greatest numbers of micro-batches that its stages hold at a time.
-
-    A tuple has a number for each stage of the rank, in the order of the stages. Whatever memory a micro-batch takes in each stage, one of
-    the tuples gives the peak of the rank.
-    Raise ValueError if the schedule does not take so many micro-batches.
-    """
-    table = _table(schedule, p, v, _shorter(schedule, p, v, m))
-    found = []
-    for rank in range(p):
-        own = {stage: i for i, stage in enumerate(sorted(_orders.stages_of_rank(rank, p, v, rank_style(schedule))))}
-        now, seen = [0] * v, set()
-        for action in table[rank]:
-            kind = action.computation_type
-            if kind is _K.FORWARD:
-                now[own[action.stage_index]] += 1
-            elif kind is not _K.BACKWARD_INPUT:
-                seen.add(tuple(now))
-                now[own[action.stage_index]] -= 1
-        found.append([one for one in seen if not _needless(one, seen)])
-    return found
-
-
-def _needless(one: tuple[int, ...], every: set[tuple[int, ...]]) -> bool:
-    """Return whether a tuple never gives the peak alone, because another one is at least as great, or it is the mean of two others."""
-    for other in every:
-        if other != one and (all(map(int.__le__, one, other)) or tuple(2 * a - b for a, b in zip(one, other)) in every):
-            return True
-    return False
 
 
 class _Program(NamedTuple):
@@ -110,7 +88,7 @@ class _Program(NamedTuple):
 
 @lru_cache(maxsize=96)
 def _program(schedule: str, p: int, v: int, m: int) -> _Program:
-    times = timeline(_table(schedule, p, v, m), num_stages=p * v)
+    times = timeline_of(schedule, p, v, m)
     last = [0] * p
     index: dict[_Action, int] = {}
     made = _Program([0], [0], [0], [0], last)

@@ -24,7 +24,7 @@ from metatensor.plan.nearest import no_candidate, topology_of
 from metatensor.plan.rates import rates_of
 from metatensor.plan.schedules import SCHEDULES
 from metatensor.plan.times import Impossible
-from metatensor.plan.weights import state_bytes
+from metatensor.plan.weights import state_bytes, tensor_state_bytes
 from metatensor.plan.worlds import mode, simulated
 from metatensor.rules.policies import policy, policy_for
 
@@ -354,7 +354,8 @@ def search(
             with way.applied(model) as converted:
                 gradient = gradient_dtype or (mt.float32 if way.masters is not None else way.weights)
                 widths = Widths(max((p.element_size() for p in model.parameters()), default=4), gradient.itemsize,
-                                state_bytes(optimizer, way.masters or way.weights), 4 if way.masters is not None else 0)  # fmt: skip
+                                state_bytes(optimizer, way.masters or way.weights), 4 if way.masters is not None else 0,
+                                tensor_state_bytes(optimizer, way.masters or way.weights))  # fmt: skip
                 coster = Coster(model, _composed(converted, arguments), loss_of_samples(loss), where, widths, stages == "equal")
                 coster.rates, coster.tokens, coster.kernels = rates, tokens, tuple(kernels)
                 costers[name] = coster

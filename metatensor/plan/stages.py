@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 
 from metatensor.plan.times import Timed
 
@@ -21,14 +22,18 @@ class Stage:
         Bytes that the stage receives for a micro-batch, 0 for the first stage.
     kinds : list of int
         The kinds of its blocks.
+    split : bool
+        Whether gradients of parameters are computed later than those of inputs.
 
     Attributes
     ----------
     counted : list of tuple
         The different parts, and how often each occurs.
-    forward, backward, input_backward : float
-        Seconds of the passes for a micro-batch, with communication that nothing hides. ``input_backward`` is the part of
-        ``backward`` that computes the gradient of what the stage receives.
+    runs : list of tuple
+        The parts in order, and how often each is repeated.
+    forward, backward, input_backward, weight_backward : float
+        Seconds of the passes for a micro-batch, with communication that nothing hides. ``input_backward`` computes the gradient of what
+        the stage receives, ``weight_backward`` those of parameters after it.
     plain_forward, plain_backward : float
         Seconds of the passes without communication.
     reduction : float
@@ -41,14 +46,20 @@ class Stage:
         Bytes that are kept for a micro-batch until its backward pass.
     """
 
-    def __init__(self, parts: Sequence[Timed], received: int, kinds: list[int]) -> None:
+    def __init__(self, parts: Sequence[Timed], received: int, kinds: list[int], split: bool = False) -> None:
         self.parts, self.received, self.kinds = list(parts), received, kinds
         self.counted = counted = _counts(parts)
+        self.runs = [(run[0], len(run)) for _, members in groupby(parts, id) if (run := list(members))]
         self.forward = sum((part.forward + part.forward_communication) * n for part, n in counted)
-        self.backward = sum((part.backward + part.backward_communication) * n for part, n in counted)
         self.input_backward = sum(part.input_backward * n for part, n in counted)
+        self.weight_backward = sum(part.weight_backward * n for part, n in counted)
         self.plain_forward = sum(part.forward * n for part, n in counted)
-        self.plain_backward = sum(part.backward * n for part, n in counted)
+        if split:
+            self.backward = self.input_backward + self.weight_backward
+            self.plain_backward = sum(part.split_backward * n for part, n in counted)
+        else:
+            self.backward = sum((part.backward + part.backward_communication) * n for part, n in counted)
+            self.plain_backward = sum(part.backward * n for part, n in counted)
         self.reduction = sum(part.reduction * n for part, n in counted)
         self.elements = sum(part.cost.parameters * n for part, n in counted)
         self.expert_elements = sum(part.cost.expert_parameters * n for part, n in counted)
@@ -56,7 +67,6 @@ class Stage:
         self.largest = max(part.cost.parameters + part.cost.expert_parameters for part, _ in counted)
         self.saved = sum(part.cost.saved * n for part, n in counted) + received
         self.largest_saved = max(part.cost.saved for part, _ in counted)
-        self.temporary = max(max(part.cost.forward_peak, part.cost.backward_peak) for part, _ in counted)
 
     @property
     def computed(self) -> float:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from metatensor.analysis.collectives import collective_time
 from metatensor.analysis.timing import predict
 from metatensor.devices.topologies import Topology
+from metatensor.plan.costs import PartCost, Split, Work
 from metatensor.plan.layouts import Degrees
-from metatensor.plan.measuring import PartCost
 from metatensor.plan.memory import Widths
 
 if TYPE_CHECKING:
@@ -34,8 +34,12 @@ class Timed:
     reduction: float
     """Sums of gradients, once in a step."""
     input_backward: float = 0.0
-    """The part of the backward pass, with communication, that computes the gradient of what the part receives. Only known where a schedule
+    """The gradient of what the part receives, with communication, if those of parameters are computed later. Only known where a schedule
     needs it."""
+    weight_backward: float = 0.0
+    """The gradients of its parameters after that, with communication."""
+    split_backward: float = 0.0
+    """Both without communication."""
 
     @property
     def seconds(self) -> float:
@@ -79,23 +83,33 @@ class StepTimes:
 
     def part(self, cost: PartCost, tensor: int) -> Timed:
         """Return the times of a part. Tensor-parallel ranks have consecutive numbers; other groups are listed in `PartCost`."""
-        profile = self.topology.device
-        times = []
-        for calls in (cost.forward, cost.backward):
-            timing = predict(calls, profile)
-            seconds = timing.seconds if calls else 0.0
-            if seconds is None:
-                raise Impossible(f"the profile of {profile.name} lacks {next(iter(timing.unknown))}")
-            times.append(seconds)
-        talked = [self.talk(pairs, groups, tensor) for pairs, groups in (
-            (cost.forward_communication, cost.forward_groups), (cost.backward_communication, cost.backward_groups))]  # fmt: skip
+        times = [self._computed(work) for work in (cost.forward, cost.backward)]
+        talked = [self._talk(work, tensor) for work in (cost.forward, cost.backward)]
         reduction = self.collective("all_reduce", cost.reduced, tensor, 1) + self.collective("reduce_scatter", cost.scattered, tensor, 1)
         return Timed(cost, times[0], times[1], talked[0], talked[1], reduction)
 
-    def talk(self, pairs: list[tuple[str, int]], groups: list[tuple[str, int, tuple[int, ...]]], tensor: int) -> float:
+    def split(self, part: Timed, split: Split | None, tensor: int) -> None:
+        """Set the times of a part's backward pass in two parts. Without ``split``, gradients of parameters take all of it."""
+        part.cost.split = split
+        if split is None:
+            part.weight_backward, part.split_backward = part.backward + part.backward_communication, part.backward
+            return
+        computed = [self._computed(work) for work in (split.of_inputs, split.of_weights)]
+        part.input_backward = computed[0] + self._talk(split.of_inputs, tensor)
+        part.weight_backward = computed[1] + self._talk(split.of_weights, tensor)
+        part.split_backward = sum(computed)
+
+    def _computed(self, work: Work) -> float:
+        """Return the seconds of the operators of a pass."""
+        timing = predict(work.calls, self.topology.device)
+        if work.calls and timing.seconds is None:
+            raise Impossible(f"the profile of {self.topology.device.name} lacks {next(iter(timing.unknown))}")
+        return timing.seconds or 0.0
+
+    def _talk(self, work: Work, tensor: int) -> float:
         """Return the seconds of collectives of tensor-parallel ranks and of other groups. Receiving takes no time besides the sending."""
-        seconds = sum(self.collective(kind, nbytes, tensor, 1) for kind, nbytes in pairs)
-        for kind, nbytes, group in groups:
+        seconds = sum(self.collective(kind, nbytes, tensor, 1) for kind, nbytes in work.communication)
+        for kind, nbytes, group in work.groups:
             if kind != "recv":
                 key = kind, nbytes, group
                 if key not in self._collectives:
@@ -103,13 +117,6 @@ class StepTimes:
                     self._collectives[key] = collective_time(kind, nbytes, ranks, self.topology).seconds
                 seconds += self._collectives[key]
         return seconds
-
-    def passed_back(self, cost: PartCost, tensor: int) -> float:
-        """Return the seconds of the part of a backward pass that computes the gradient of what a part receives."""
-        seconds = predict(cost.backward, self.topology.device).seconds if cost.backward else 0.0
-        if seconds is None:
-            raise Impossible(f"the profile of {self.topology.device.name} lacks a figure that the backward pass needs")
-        return seconds + self.talk(cost.backward_communication, cost.backward_groups, tensor)
 
     def collective(self, kind: str, nbytes: int, ranks: int, stride: int) -> float:
         """Return the seconds of a collective of ranks that are ``stride`` apart."""

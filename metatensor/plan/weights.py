@@ -12,7 +12,7 @@ from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.training import _maker
 from metatensor.nn.modules.module import Module
 
-__all__ = ["StoredWeights", "state_bytes"]
+__all__ = ["StoredWeights", "state_bytes", "tensor_state_bytes"]
 
 
 class StoredWeights:
@@ -76,11 +76,20 @@ class StoredWeights:
 
 def state_bytes(optimizer: Any, dtype: Any) -> float:
     """Return the bytes that an optimizer keeps for each element of a large matrix."""
+    return round(_kept(optimizer, dtype, (1024, 1024)) / 1024**2, 3)
+
+
+def tensor_state_bytes(optimizer: Any, dtype: Any) -> int:
+    """Return the bytes that an optimizer keeps for each tensor besides those for its elements."""
+    return max(0, 2 * _kept(optimizer, dtype, (1024,)) - _kept(optimizer, dtype, (2048,)))
+
+
+def _kept(optimizer: Any, dtype: Any, shape: tuple[int, ...]) -> int:
+    """Return the bytes that an optimizer keeps for a tensor."""
     make = _maker(optimizer, False)
-    p = mt.nn.Parameter(mt.empty(1024, 1024, dtype=dtype, device="meta"))
+    p = mt.nn.Parameter(mt.empty(shape, dtype=dtype, device="meta"))
     p.grad = mt.empty_like(p)
     with MemoryTracker() as memory:
         one = make([p])
         one.step()
-        kept = memory.current
-    return round(kept / p.numel(), 3)
+        return memory.current

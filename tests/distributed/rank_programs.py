@@ -76,6 +76,11 @@ def gathering(place):
     out = mt.empty(2, device=place)
     dist.reduce_scatter_tensor(out, mt.arange(2.0 * size, device=place) + rank)
     assert out.tolist() == [size * 2.0 * rank + sum(range(size)), size * (2.0 * rank + 1) + sum(range(size))]
+    for dtype in (mt.float32, mt.bfloat16):
+        whole = mt.arange(2 * size, device=place).to(dtype) + rank
+        part = whole[2 * rank : 2 * rank + 2]  # the result may be a part of the input
+        dist.reduce_scatter_tensor(part, whole)
+        assert part.tolist() == out.tolist()
     dist.reduce_scatter(out, [filled(float(r), (2,), place=place) for r in range(size)], dist.ReduceOp.AVG)
     assert out.tolist() == [rank, rank]
 

@@ -249,7 +249,7 @@ class Growth:
         per_block = slope([(r[0], r[2]) for r in rows])
         worst = max(((slope([(r[0], r[3][i]) for r in rows]), repr(x)) for i, x in enumerate(WATCHED)), key=lambda p: abs(p[0]))
         kinds = {kind for r in rows for kind in r[4]}
-        most = max((slope([(r[0], r[4][kind]) for r in rows]), kind) for kind in kinds)
+        most = max((slope([(r[0], r[4].get(kind, 0)) for r in rows]), kind) for kind in kinds)
         text = (f"per call: {per_byte:.2f} bytes resident, {per_block:.4f} blocks, {worst[0]:.5f} references to {worst[1][:60]}, "
                 f"{most[0]:.5f} objects of {most[1]}")
         # AddressSanitizer keeps freed memory in quarantine for a while.

@@ -26,7 +26,7 @@ def test_tensor_parallelism(monkeypatch):
     with mt.analysis.policy("cuda"):
         search(tensor=[4], pipeline=[1], micro_batches=[2], recompute=["none"], shard=[0], sequence=[False], precision="bf16")
     cost = costers[0].block(0, Degrees(data=2, tensor=4, micro_batch=2)).cost
-    planned = Counter(cost.forward_communication + cost.backward_communication)
+    planned = Counter(cost.forward.communication + cost.backward.communication)
 
     def step():
         dist.init_process_group()

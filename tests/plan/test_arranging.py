@@ -41,13 +41,13 @@ def test_columns_then_rows(mesh):
 
 def test_collectives_are_those_of_megatron(mesh):
     found, _ = cost(mesh)
-    assert found.forward_communication == found.backward_communication == [("all_reduce", ACTIVATION)] * 2
+    assert found.forward.communication == found.backward.communication == [("all_reduce", ACTIVATION)] * 2
 
 
 def test_collectives_with_a_cut_sequence(mesh):
     found, _ = cost(mesh, sequence=True)
-    assert found.forward_communication == [("all_gather", ACTIVATION), ("reduce_scatter", ACTIVATION)] * 2
-    assert found.backward_communication == [("all_gather", ACTIVATION), ("reduce_scatter", ACTIVATION)] * 2
+    assert found.forward.communication == [("all_gather", ACTIVATION), ("reduce_scatter", ACTIVATION)] * 2
+    assert found.backward.communication == [("all_gather", ACTIVATION), ("reduce_scatter", ACTIVATION)] * 2
     assert found.reduced == 2 * 2 * WIDTH  # the gradients of the two norms, once in a step
     assert found.input_bytes == ACTIVATION // 4
 
@@ -57,22 +57,22 @@ def test_a_rank_has_its_part(mesh):
     norms = 2 * WIDTH
     assert part.parameters - norms == (whole.parameters - norms) // 4
     for name in ("forward", "backward"):
-        assert 4 * sum(call.flops for call in getattr(part, name)) == sum(call.flops for call in getattr(whole, name))
+        assert 4 * sum(call.flops for call in getattr(part, name).calls) == sum(call.flops for call in getattr(whole, name).calls)
     assert part.saved < whole.saved
 
 
 def test_recomputation_saves_the_input_alone(mesh):
     plain, again = cost(None)[0], cost(None, recompute="full")[0]
     assert again.saved < plain.saved / 4 and again.saved >= ACTIVATION
-    forward = sum(call.flops for call in plain.forward)
-    assert sum(call.flops for call in again.backward) > sum(call.flops for call in plain.backward) + 0.5 * forward
-    assert len(cost(mesh, recompute="full")[0].backward_communication) > 2
+    forward = sum(call.flops for call in plain.forward.calls)
+    assert sum(call.flops for call in again.backward.calls) > sum(call.flops for call in plain.backward.calls) + 0.5 * forward
+    assert len(cost(mesh, recompute="full")[0].backward.communication) > 2
 
 
 def test_a_norm_over_cut_features_costs_communication(mesh):
     def between(norm):
         module, args = block(lambda: nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), norm, nn.Linear(2 * WIDTH, WIDTH)))
-        return sum(nbytes for _, nbytes in measure_block(module, args, {}, mesh, False, "none")[0].forward_communication)
+        return sum(nbytes for _, nbytes in measure_block(module, args, {}, mesh, False, "none")[0].forward.communication)
 
     with mt.device("meta"):
         assert between(nn.LayerNorm(2 * WIDTH)) > between(nn.GELU()) == ACTIVATION

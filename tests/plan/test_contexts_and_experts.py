@@ -84,7 +84,7 @@ def test_context_parallelism(costers):
         return pairs(log, 4)
 
     made = dist.sim.run(step, world_size=4)[0]
-    assert made and made == Counter((kind, nbytes) for kind, nbytes, _ in cost.forward_groups + cost.backward_groups)
+    assert made and made == Counter((kind, nbytes) for kind, nbytes, _ in cost.forward.groups + cost.backward.groups)
 
 
 def test_expert_parallelism(costers):
@@ -107,7 +107,7 @@ def test_expert_parallelism(costers):
         return pairs(log, 4)
 
     made = dist.sim.run(step, world_size=4)[0]
-    assert made and made == Counter((kind, nbytes) for kind, nbytes, _ in cost.forward_groups + cost.backward_groups)
+    assert made and made == Counter((kind, nbytes) for kind, nbytes, _ in cost.forward.groups + cost.backward.groups)
     less = search(model, **{**ONE, "expert": [8]}).best
     assert less.memory[0]["parameter"] < plan.best.memory[0]["parameter"]
     three = search(model, **{**ONE, "expert": [3], "devices": "6xH100", "global_batch": 48})
@@ -123,7 +123,7 @@ def test_experts_with_tensor_parallelism(costers, sequence):
     for expert in (1, 2):
         cost = costers[0].block(0, Degrees(4, 2, expert=expert, micro_batch=2, sequence=sequence)).cost
         assert cost.expert_parameters == 3 * 2 * WIDTH * WIDTH * EXPERTS // (2 * expert)
-        assert any(kind == "all_to_all" for kind, _, _ in cost.forward_groups) == (expert > 1)
+        assert any(kind == "all_to_all" for kind, _, _ in cost.forward.groups) == (expert > 1)
 
 
 class Mixed(Layer):

@@ -232,15 +232,18 @@ def check_table(table: Mapping[int, Sequence[_Action | None]], stage_to_rank: Ma
     timeline(table, num_stages=len(stage_to_rank))
 
 
-def with_communication(table: Mapping[int, Sequence[_Action | None]], stage_to_rank: Mapping[int, int]) -> Table:
+def with_communication(
+    table: Mapping[int, Sequence[_Action | None]], stage_to_rank: Mapping[int, int], times: Timeline | None = None
+) -> Table:  # fmt: skip
     """Return a table with what ranks send and receive.
 
     What a computation yields is sent right after it. The other rank begins to receive it at the same time: the actions of all
     ranks are put into one order, in which each receive action directly follows its send action. No rank therefore waits in vain
     if it runs its actions in order, waits for a message before using it, and waits until one message is sent before sending the next.
+    ``times`` is the timeline of the table, if it is known.
     """
     last = len(stage_to_rank) - 1
-    times = timeline(table, num_stages=last + 1)
+    times = times or timeline(table, num_stages=last + 1)
     left = {rank: list(reversed(one)) for rank, one in times.ranks.items()}
     made: Table = {rank: [] for rank in table}
 

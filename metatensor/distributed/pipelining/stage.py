@@ -257,14 +257,15 @@ class _PipelineStageBase:
         if full_backward:
             with backward_pass(self.submod, last_backward, at.outputs):
                 if roots:
-                    run_backward(roots, grads, False, False)
+                    run_backward(roots, grads, False, False, release=True)
             found = [one.grad for one in inputs]
             at.outputs = None
         else:
             at.deferred = []
             found = [None] * len(inputs)
             if roots:
-                found = run_backward(roots, grads, False, False, [gradient_edge(one) for one in inputs], deferred=at.deferred)
+                found = run_backward(roots, grads, False, False, [gradient_edge(one) for one in inputs], deferred=at.deferred,
+                                     release=True)  # fmt: skip
         at.input_grads = [mt.zeros_like(one) if grad is None else grad for one, grad in zip(inputs, found)]
         at.inputs, at.edges = [], []
         if self.is_first:

@@ -146,7 +146,8 @@ class MpiGroup(GroupCommunicator):
 
     def reduce_scatter(self, output: Any, input: Any, op: ReduceOp) -> Work:
         given, _ = self._reducible(input, op)
-        wide, finish = self._reducible(output, op)
+        start, end = input.data_ptr(), input.data_ptr() + input.numel() * input.element_size()
+        wide, finish = self._reducible(output, op, start <= output.data_ptr() < end)  # MPI needs separate buffers
         arrays = _values(given), _values(wide)
         request = self.comm.Ireduce_scatter_block(*arrays, op=self._op(op, input))
         return self._work(request, "reduce_scatter", input, (arrays, given, wide), finish)
@@ -154,19 +155,19 @@ class MpiGroup(GroupCommunicator):
     def _op(self, op: ReduceOp, tensor: Any) -> Any:
         return (self._bool_ops if tensor.dtype == mt.bool else self._ops)[op]
 
-    def _reducible(self, tensor: Any, op: ReduceOp) -> tuple[Any, Callable[[Any], None] | None]:
-        """Return a tensor that MPI can reduce, and what moves the result from it to ``tensor``."""
+    def _reducible(self, tensor: Any, op: ReduceOp, apart: bool = False) -> tuple[Any, Callable[[Any], None] | None]:
+        """Return a tensor that MPI can reduce, and what moves the result from it to ``tensor``. If ``apart``, it has its own memory."""
         narrow = tensor.is_floating_point() and tensor.element_size() < 4
-        wide = tensor.to(mt.float32) if narrow else tensor
+        wide = tensor.to(mt.float32 if narrow else tensor.dtype, copy=apart)
 
         def finish(status: Any) -> None:
             with mt.no_grad():
                 if op is ReduceOp.AVG:
                     wide.div_(self.size)
-                if narrow:
+                if wide is not tensor:
                     tensor.copy_(wide)
 
-        return wide, finish if narrow or op is ReduceOp.AVG else None
+        return wide, finish if wide is not tensor or op is ReduceOp.AVG else None
 
     # Moving data ------------------------------------------------------------------
 
