@@ -84,7 +84,10 @@ class StageMemory:
         self.needs = [forward, backward, backward, backward]
         """What the passes need, in the order of `CODES`."""
         if split:
-            self.needs[2:] = [Need(deferred) if first else self._of_inputs(), backward if first else self._of_weights()]
+            later = [Need(deferred), backward] if first else [self._of_inputs(), self._of_weights()]
+            if degrees.shard == 3 and not first:
+                later = [self._with_buffers(degrees, widths, need) for need in later]
+            self.needs[2:] = later
         self.frozen = stage.frozen * widths.parameter
         self.whole = sum((padded_of(degrees, part) if degrees.shard else elements_of(part)) * n for part, n in parts)
         self.divided = sum(part.cost.scattered * n for part, n in parts) // widths.parameter if degrees.shard < 2 else 0
@@ -116,6 +119,15 @@ class StageMemory:
         """Return what a backward pass over a part needs, with what sums of gradients take."""
         sums = self._sums[id(part)]
         return max(Need(before + max(peaks.before, peaks.after), before), Need(before + peaks.between + sums, before, sums))
+
+    def _with_buffers(self, degrees: Degrees, widths: Widths, need: Need) -> Need:
+        """Return at most what a pass needs if parameters are sharded: the largest part is gathered, and one like it reduced."""
+        buffers = 0
+        for part, _ in self.stage.counted:
+            padded = padded_of(degrees, part)
+            gathered, reduced = elements_of(part) + padded, padded + share_of(degrees, part)
+            buffers = max(buffers, gathered * widths.parameter + reduced * widths.gradient)
+        return Need(need.total + buffers, need.saved, need.communication + buffers)
 
     def _of_inputs(self) -> Need:
         """Return what a pass needs that computes gradients of inputs, if those of parameters are computed later."""

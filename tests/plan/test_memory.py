@@ -157,6 +157,14 @@ def test_backward_passes_in_two_parts():
     assert rank.by_category([weights])["saved"] == 2 * 20 + 60 and rank.by_category([weights])["temporary"] == 30
 
 
+def test_gathered_parameters_of_backward_passes_in_two_parts():
+    inputs, weights = (Moment(code, 0, (0,) * 6, 0) for code in (2, 3))
+    whole, sharded = (memory(Degrees(2, shard=shard), split=True) for shard in (0, 3))
+    for moment in (inputs, weights):
+        one, two = (rank.by_category([moment]) for rank in (whole, sharded))
+        assert two["communication"] == one["communication"] + 2 * 10 * 2 + (10 + 5) * 4 and two["saved"] == one["saved"]
+
+
 def test_offloaded_memory():
     rank = memory(Degrees(offload="optimizer+activations"), number=6)
     found = rank.by_category(alone(1))
