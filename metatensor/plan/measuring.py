@@ -15,7 +15,7 @@ from metatensor._core.nested import map_tensors, tensors_in
 from metatensor.analysis.calls import CallRecorder
 from metatensor.analysis.recomputation import checkpointed
 from metatensor.distributed import CommunicationLog
-from metatensor.distributed.tensor import DTensor
+from metatensor.distributed.tensor import DTensor, Replicate, Shard
 from metatensor.nn._hooks import register_module_forward_pre_hook
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged, local_numel
@@ -206,8 +206,6 @@ def measure_around(
     if mesh is not None:
         arranged = Arranged(outer, mesh, args, kwargs, False)
         if sequence:
-            from metatensor.distributed.tensor import Shard
-
             arranged.outside = Shard(1)
         outer = arranged.module
     marks.arranged = arranged
@@ -225,7 +223,7 @@ def measure_around(
             forward = outer.__call__ if arranged is None else arranged.finishing(outer.__call__)
             value = loss(forward(*given[0], **given[1]))
             if isinstance(value, DTensor):
-                value = value.redistribute(placements=[_replicate()])
+                value = value.redistribute(placements=[Replicate()])
             saved, peak, base, behind.forward, result = memory.current, memory.peak, marks.saved, work.done(), nbytes(value)
             work.recorder.phase = "backward"
             roots, grads = [gradient_edge(value)], [mt.ones_like(value)]
@@ -320,12 +318,6 @@ class _Marks:
         """Note that the backward pass has reached what is before the blocks."""
         self.backward, self.peaks = self.work.done(), self.gradients[1].finish(self.saved)
         self.gradients[0].start(self.memory)
-
-
-def _replicate() -> Any:
-    from metatensor.distributed.tensor import Replicate
-
-    return Replicate()
 
 
 def _elements(tensors: Any, frozen: bool = False) -> int:

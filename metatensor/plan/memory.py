@@ -168,8 +168,7 @@ class RankMemory:
         self._needs = [one.needs for one in stages]
         self._held = [nbytes for one in stages for nbytes in one.held]
         self._loss = max(one.loss for one in stages)
-        own, elements = self._own, shared(degrees, [one.stage for one in stages], 1)
-        largest = max(stage.largest for stage in own)
+        elements, largest = shared(degrees, self._own, 1), max(stage.largest for stage in self._own)
         masters, states = elements * widths.master, elements * widths.state + sum(one.vectors for one in stages) * widths.tensor_state
         whole = sum(one.whole for one in stages)
         if degrees.shard == 3:

@@ -54,9 +54,9 @@ def gathered_needs(degrees: Degrees, widths: Widths, stage: Stage, last: bool, l
     forward, backward, passing, piece = Need(), Need(), 0, 0
     for part, before in listed:
         cost, whole = part.cost, elements_of(part) * widths.parameter
-        piece, following = padded[id(part)] * widths.parameter, piece
+        piece, earlier = padded[id(part)] * widths.parameter, piece
         buffers = whole + piece
-        forward = max(forward, Need(before + passing + buffers + following, before + passing, buffers + following),
+        forward = max(forward, Need(before + passing + buffers + earlier, before + passing, buffers + earlier),
                       Need(before + passing + buffers + cost.forward_peak, before + passing, buffers))  # fmt: skip
         passing = cost.passing
     running = 0

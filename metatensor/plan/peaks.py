@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import metatensor as mt
 from metatensor._core.memory import MemoryTracker
 from metatensor.distributed.tensor import DTensor
+from metatensor.plan.arranging import local_numel
 
 __all__ = ["Gradients", "Peaks", "nbytes"]
 
@@ -29,8 +30,7 @@ class Peaks(NamedTuple):
 
 def nbytes(t: Any) -> int:
     """Return the bytes of a tensor on this rank."""
-    local = t._local_tensor if isinstance(t, DTensor) else t
-    return int(local.numel() * local.element_size())
+    return local_numel(t) * int(t.element_size())
 
 
 class Gradients:
