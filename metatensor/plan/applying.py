@@ -30,6 +30,7 @@ from metatensor.plan.layouts import Degrees, Layout
 from metatensor.plan.measuring import Beside
 from metatensor.plan.parts import Parts, StageModule, meta_copy, parts_of
 from metatensor.plan.ranks import Ranks
+from metatensor.plan.recomputing import unwatched
 from metatensor.plan.refusals import check_degrees
 from metatensor.plan.schedules import rank_style
 from metatensor.plan.worlds import simulated
@@ -184,7 +185,7 @@ def apply_layout(
             stage.divide(ranks.tensor, cuts, degrees.sequence)
         if degrees.recompute != "none":
             for block in stage.blocks:
-                block.forward = checkpointed(block.forward, degrees.recompute == "selective")  # type: ignore[method-assign]
+                block.forward = unwatched(checkpointed(block.forward, degrees.recompute == "selective"))  # type: ignore[method-assign]
         stage.bound()
         if degrees.shard == 3:
             _shard(stage, ranks, weights if masters is not None else None)

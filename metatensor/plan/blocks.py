@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,8 +11,10 @@ import metatensor as mt
 from metatensor._core.nested import map_tensors, tensors_in
 from metatensor.analysis.recomputation import repeated_layers
 from metatensor.nn.modules.module import Module
+from metatensor.plan.recomputing import Checkpoints
+from metatensor.utils.checkpoint import watching
 
-__all__ = ["Block", "Given", "NoBlocks", "around", "blocks_of", "check_blocks", "paths_of"]
+__all__ = ["Block", "Given", "NoBlocks", "Passing", "around", "blocks_of", "check_blocks", "paths_of"]
 
 
 class NoBlocks(ValueError):
@@ -73,6 +75,10 @@ class Given(NamedTuple):
     """Length of the tuple that it returns, 0 for a tensor."""
     others: bool = False
     """Whether this tuple has further tensors."""
+    changes: bool = False
+    """Whether the block changes its first tensor in place."""
+    again: frozenset[Hashable] = frozenset()
+    """The checkpoints of the model itself that compute the block again in the backward pass."""
 
 
 class Passed(Module):
@@ -99,6 +105,18 @@ class Passed(Module):
         return (x, *[None] * (self._results - 1)) if self._results else x
 
 
+class Passing(mt.autograd.Function):
+    """Returns its argument as a part of a model gets it from the one before: a leaf must not be changed in place, but this may."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad
+
+
 def around(model: Module, given: dict[str, Given], noted: Callable[[Any], Any]) -> Module:
     """Return a copy of a model in which each block is replaced by the function ``noted`` of the first tensor that it gets."""
     blocks = {path: model.get_submodule(path) for path in given}
@@ -113,6 +131,8 @@ def check_blocks(model: Module, order: list[str], args: tuple, kwargs: dict[str,
     not called once each in this order.
     """
     given: dict[str, Given] = {}
+    versions: dict[str, int] = {}
+    checkpoints = Checkpoints()
     called: list[str] = []
     wrong: list[str] = []
     hooks = []
@@ -120,7 +140,9 @@ def check_blocks(model: Module, order: list[str], args: tuple, kwargs: dict[str,
     def before(path: str) -> Callable[..., None]:
         def hook(module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
             called.append(path)
-            given[path] = Given(*map_tensors(lambda t: t.detach(), (args, kwargs)))
+            detached = map_tensors(lambda t: t.detach(), (args, kwargs))
+            given[path] = Given(detached[0], detached[1], again=checkpoints.entered)
+            versions[path] = next((t._version for t in tensors_in((args, kwargs))), 0)
 
         return hook
 
@@ -128,11 +150,15 @@ def check_blocks(model: Module, order: list[str], args: tuple, kwargs: dict[str,
         def hook(module: Any, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
             x = next(tensors_in((args, kwargs)), None)
             y = output if isinstance(output, mt.Tensor) else output[0] if isinstance(output, tuple) and output else None
+            if x is not None and x._version != versions[path]:
+                given[path] = given[path]._replace(changes=True)
             if isinstance(output, tuple):
                 given[path] = given[path]._replace(results=len(output), others=any(True for _ in tensors_in(output[1:])))
             if x is None or not isinstance(y, mt.Tensor) or y.shape != x.shape:
                 wrong.append(f"{path} turns {'nothing' if x is None else list(x.shape)} into "
                              f"{list(y.shape) if isinstance(y, mt.Tensor) else type(output).__name__}")  # fmt: skip
+            elif not x.is_floating_point():
+                wrong.append(f"the first tensor that {path} gets is {x.dtype}, which has no gradient")
 
         return hook
 
@@ -141,7 +167,7 @@ def check_blocks(model: Module, order: list[str], args: tuple, kwargs: dict[str,
             module = model.get_submodule(path)
             hooks.append(module.register_forward_pre_hook(before(path), with_kwargs=True))
             hooks.append(module.register_forward_hook(after(path), with_kwargs=True))
-        with mt.no_grad():
+        with mt.no_grad(), watching(checkpoints):
             model(*args, **kwargs)
     finally:
         for hook in hooks:

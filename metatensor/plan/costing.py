@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -38,9 +39,23 @@ def _shape(degrees: Degrees) -> tuple[Any, ...]:
     return degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.recompute, degrees.context, degrees.expert
 
 
-def _first_line(error: Exception) -> str:
-    """Return the first line of a message, or the name of the error if it has none."""
-    return next(iter(str(error).splitlines()), type(error).__name__)
+def _divided(degrees: Degrees) -> bool:
+    """Return whether a block runs on parts of its tensors."""
+    return degrees.tensor > 1 or degrees.context > 1 or degrees.expert > 1
+
+
+EXPECTED = (ValueError, TypeError, RuntimeError, IndexError, AssertionError)
+"""What the code of a model may raise on parts of tensors. RuntimeError includes NotImplementedError."""
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of a message. Errors that say little about tensors are given with their class and place."""
+    text = next(iter(str(error).splitlines()), "")
+    if isinstance(error, EXPECTED):
+        return text or type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{f': {text}' if text else ''}{place}"
 
 
 class Coster:
@@ -73,20 +88,19 @@ class Coster:
         self.kinds: list[Block]
         self.remarks: dict[str, None] = {}
         self._given: dict[int, dict[str, Given]] = {}
-        try:
-            self.kinds, self.order = blocks_of(model)
-            self.paths = paths_of(self.kinds, self.order)
-            self.given(1)
-        except NoBlocks as error:
-            self.kinds, self.order, self.paths, self._given = [], [], [], {}
-            self.remarks[f"the model is planned as one part, without stages and recomputation: {error}"] = None
+        self.least = 1
+        """The fewest samples with which the model runs: two if it refuses a single one, as batch normalization may in training."""
+        self._run_once()
+        self.own: frozenset[Hashable] = frozenset().union(*(one.again for one in self.given(self.least).values()))
+        """The checkpoints of the model itself that contain blocks."""
+        if self.own:
+            self.remarks["the model itself computes its blocks again in the backward pass, so each is planned with recompute full"] = None
         self._blocks: dict[Any, Timed | str] = {}
         self._arranged: dict[Any, Arranged | None] = {}
         self._around: dict[Any, tuple[Timed, Timed]] = {}
         self._meshes: dict[Any, Any] = {}
         self._experts: dict[int, Experts | None] = {}
         self._positions: set[tuple[int, int]] = set()
-        self._undivided: dict[tuple[bool, bool], str] = {}
         self._stages: dict[Any, list[Stage]] = {}
         self._prepared: dict[Any, _Prepared] = {}
         self._split: set[Any] = set()
@@ -102,6 +116,46 @@ class Coster:
 
     # Parts ------------------------------------------------------------------------
 
+    def _run_once(self) -> None:
+        """Find the blocks, and how many samples the model needs."""
+        try:
+            self.kinds, self.order = blocks_of(self.model)
+            self.paths = paths_of(self.kinds, self.order)
+        except NoBlocks as error:
+            self._is_one_part(error)
+        try:
+            self._try_samples()
+        except NoBlocks as error:
+            self._is_one_part(error)
+            self._try_samples()
+
+    def _is_one_part(self, error: NoBlocks) -> None:
+        self.kinds, self.order, self.paths, self._given = [], [], [], {}
+        self.remarks[f"the model is planned as one part, without stages and recomputation: {error}"] = None
+
+    def _try_samples(self) -> None:
+        """Run the model with one sample, and if it raises, with two."""
+        try:
+            self._run(1)
+        except NoBlocks:
+            raise
+        except Exception as error:
+            try:
+                self._run(2)
+            except NoBlocks:
+                raise
+            except Exception:
+                raise error from None
+            self.least = 2
+            self.remarks[f"the model does not run with a single sample, so micro-batches have at least 2: {_reason(error)}"] = None
+
+    def _run(self, batch: int) -> None:
+        if self.paths:
+            self.given(batch)
+        else:
+            args, kwargs = self.arguments(batch)
+            self.model(*args, **kwargs)
+
     def given(self, batch: int) -> dict[str, Given]:
         """Return the arguments of each block for a micro-batch."""
         if batch not in self._given:
@@ -116,15 +170,34 @@ class Coster:
     def block(self, kind: int, degrees: Degrees) -> Timed:
         """Return the cost of a kind of block. Raise `Impossible` if it cannot be divided in this way."""
         key = kind, _shape(degrees)
+        path = self.kinds[kind].path
+        self._check_samples(degrees)
+        if degrees.recompute != "none" and self.given(degrees.micro_batch)[path].changes:
+            raise Impossible(f"{path} changes its argument in place, so it cannot be computed again from it")
         if key not in self._blocks:
             try:
                 self._blocks[key] = self.times.part(self._measured(kind, degrees), degrees.tensor)
+            except MemoryError:
+                raise
             except Exception as error:
-                self._blocks[key] = f"{self.kinds[kind].path} cannot be divided: {_first_line(error)}"
+                if degrees.micro_batch == self.least and not (_divided(degrees) or degrees.recompute != "none"):
+                    raise
+                self._failed(error)
+                again = "cannot be computed again" if degrees.recompute != "none" else f"does not run on {degrees.micro_batch} samples"
+                self._blocks[key] = f"{path} {'cannot be divided' if _divided(degrees) else again}: {_reason(error)}"
         found = self._blocks[key]
         if isinstance(found, str):
             raise Impossible(found)
         return found
+
+    def _check_samples(self, degrees: Degrees) -> None:
+        if degrees.micro_batch < self.least:
+            raise Impossible(f"the model does not run with fewer than {self.least} samples")
+
+    def _failed(self, error: Exception) -> None:
+        """Remark on an error that tensors of other sizes or placements do not explain."""
+        if not isinstance(error, EXPECTED):
+            self.remarks[f"some layouts are left out because of an unexpected error: {_reason(error)}"] = None
 
     def _measured(self, kind: int, degrees: Degrees, split: bool = False) -> PartCost:
         """Run a kind of block at the shapes of one rank, and return its cost. ``split`` is that of `measure_block`."""
@@ -137,7 +210,8 @@ class Coster:
         if degrees.tensor > 1 and degrees.recompute != "none" and place not in self._arranged:
             self._measured(kind, replace(degrees, recompute="none"))  # how matrices are cut does not depend on recomputation
         cost, arranged = measure_block(block.module, args, kwargs, self.mesh(degrees.tensor), degrees.sequence, degrees.recompute,
-                                       self._arranged.get(place), beside, self.kernels, split)  # fmt: skip
+                                       self._arranged.get(place), beside, self.kernels, split, self.own,
+                                       self.given(degrees.micro_batch)[block.path].changes)  # fmt: skip
         if arranged is not None and not arranged.divides and beside.expert_mesh is None:
             raise Impossible(f"no matrix of {block.path} can be cut into {degrees.tensor} equal parts")
         self._arranged[place] = arranged
@@ -149,7 +223,7 @@ class Coster:
         if degrees.context > 1:
             beside.context = self._mesh(degrees.context, degrees.tensor)
             if (kind, degrees.context) not in self._positions:
-                alone = self.given(1)[block.path]
+                alone = self.given(self.least)[block.path]
                 check_positions(block.module, alone.args, alone.kwargs, self._mesh(degrees.context, 1),
                                 beside.experts.mixtures if beside.experts else [])  # fmt: skip
                 self._positions.add((kind, degrees.context))
@@ -162,14 +236,16 @@ class Coster:
 
     def contexts(self, most: int) -> list[int]:
         """Return the numbers of ranks, powers of two up to ``most``, that leave each at least `POSITIONS` positions of a sequence."""
-        length, found = self._sequence(1), [1]
+        length, found = self._sequence(self.least), [1]
         while length % (2 * found[-1]) == 0 and length // (2 * found[-1]) >= POSITIONS and 2 * found[-1] <= most:
             if found == [1]:
                 try:
                     for kind, block in enumerate(self.kinds):
-                        self._beside(kind, Degrees(context=2), *self.given(1)[block.path][:2])
+                        self._beside(kind, Degrees(context=2), *self.given(self.least)[block.path][:2])
+                except MemoryError:
+                    raise
                 except Exception as error:
-                    self.remarks[f"sequences are not divided: {_first_line(error)}"] = None
+                    self.remarks[f"sequences are not divided: {_reason(error)}"] = None
                     break
             found.append(2 * found[-1])
         return found
@@ -185,7 +261,7 @@ class Coster:
         for n in sorted(sizes):
             if n > max(most, 1) or n > 8 and not self._has_room(n, memory):
                 break
-            if not batch % n:
+            if not batch % n and n >= self.least:
                 found.append(n)
         return found
 
@@ -207,7 +283,7 @@ class Coster:
         """Return the experts of a kind of block, None if it has none."""
         if kind not in self._experts:
             block = self.kinds[kind]
-            self._experts[kind] = experts_of(block.module, *self.given(1)[block.path][:2])
+            self._experts[kind] = experts_of(block.module, *self.given(self.least)[block.path][:2])
         return self._experts[kind]
 
     def _mesh(self, ranks: int, stride: int) -> Any:
@@ -219,6 +295,7 @@ class Coster:
     def around(self, degrees: Degrees) -> tuple[Timed, Timed]:
         """Return the costs of what is before and after the blocks. If it cannot be divided, each rank computes all of it."""
         key = degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.context
+        self._check_samples(degrees)
         if key not in self._around:
             both = self._measured_around(degrees)
             self._around[key] = self.times.part(both[0], degrees.tensor), self.times.part(both[1], degrees.tensor)
@@ -230,21 +307,24 @@ class Coster:
         loss = lambda output: self.loss(output, degrees.micro_batch)
         whole = self.arguments(degrees.micro_batch)
         ways = [(degrees.tensor, degrees.context), (1, degrees.context), (degrees.tensor, 1), (1, 1)]
+        why = ""
         for tensor, context in dict.fromkeys(ways):
             args, kwargs = whole
             if context > 1:
                 args, kwargs = cut(whole, self._sequence(degrees.micro_batch), context)
             try:
                 both = measure_around(self.model, blocks, args, kwargs, loss, self.mesh(tensor), degrees.sequence and tensor > 1,
-                                      self._mesh(context, degrees.tensor) if context > 1 else None, split)  # fmt: skip
+                                      self._mesh(context, degrees.tensor) if context > 1 else None, split,
+                                      self.kernels, self.own)  # fmt: skip
+            except MemoryError:
+                raise
             except Exception as error:
                 if (tensor, context) == (1, 1):
                     raise
-                self._undivided[tensor < degrees.tensor, context < degrees.context] = _first_line(error)
+                why = why or _reason(error)
                 continue
             for name, less in (("tensor", tensor < degrees.tensor), ("context", context < degrees.context)):
                 if less:
-                    why = next(iter(self._undivided.values()))
                     self.remarks[f"what is around the blocks is computed by each {name}-parallel rank: {why}"] = None
             return both
         raise AssertionError
@@ -437,10 +517,10 @@ class Coster:
     def _flops(self, batch: int) -> float:
         """Return the operations of a step without recomputation, on all devices."""
         if self._operations is None:
-            plain = Degrees(micro_batch=1)
+            plain = Degrees(micro_batch=self.least)
             parts = [*((part, 1) for part in self.around(plain)), *((self.block(k, plain), n) for k, n in Counter(self.order).items())]
             self._operations = sum(n * sum(call.flops for call in part.cost.forward.calls + part.cost.backward.calls) for part, n in parts)
-        return float(batch * self._operations)
+        return batch * self._operations / self.least
 
 
 class Tail(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +19,13 @@ from metatensor.distributed.tensor import DTensor, Replicate, Shard
 from metatensor.nn._hooks import register_module_forward_pre_hook
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged, local_numel
-from metatensor.plan.blocks import Given, around
+from metatensor.plan.blocks import Given, Passing, around
 from metatensor.plan.contexts import attention_over
 from metatensor.plan.costs import PartCost, Split, Work
 from metatensor.plan.experts import Experts, divide_experts
 from metatensor.plan.kernels import saving_less
 from metatensor.plan.peaks import Gradients, Peaks, nbytes
+from metatensor.plan.recomputing import without
 
 __all__ = ["Beside", "measure_around", "measure_block"]
 
@@ -53,13 +54,15 @@ class Beside:
 
 def measure_block(
     module: Module, args: tuple, kwargs: dict[str, Any], mesh: Any, sequence: bool, recompute: str, known: Arranged | None = None,
-    beside: Beside | None = None, kernels: tuple[str, ...] = (), split: bool = False,
+    beside: Beside | None = None, kernels: tuple[str, ...] = (), split: bool = False, checkpoints: frozenset[Hashable] = frozenset(),
+    changes: bool = False,
 ) -> tuple[PartCost, Arranged | None]:  # fmt: skip
     """Return the cost of a block, and how its weights are divided over the mesh, if there is one.
 
     If ``split``, its backward pass computes gradients of parameters later, and `PartCost.split` is set instead of the pass as a whole.
     ``beside`` are the ranks of context and expert parallelism; arguments are those of one rank. ``kernels`` are some of
-    `metatensor.plan.kernels.KERNELS`.
+    `metatensor.plan.kernels.KERNELS`. ``checkpoints`` are those of the model itself that are left out. ``changes`` says whether the block
+    changes its first tensor in place.
     """
     arranged = None
     beside = beside or Beside()
@@ -72,7 +75,9 @@ def measure_block(
         inner = copy.deepcopy(module)
         beside.divide(inner, None)
     tensor_group = _group_of(mesh)
-    forward = inner.__call__ if arranged is None else arranged.finishing(inner.__call__)
+    forward = without(checkpoints, inner.__call__)
+    if arranged is not None:
+        forward = arranged.finishing(forward)
     if recompute != "none":
         forward = checkpointed(forward, recompute == "selective")
     first = next(tensors_in((args, kwargs)))
@@ -87,7 +92,7 @@ def measure_block(
                 new = mt.empty_like(new).requires_grad_()
             if grad:
                 made.append(new)
-            return new
+            return Passing.apply(new) if grad and changes else new
 
         return (*map_tensors(one, (args, kwargs)), made[0])
 
@@ -194,11 +199,12 @@ def _run_split(
 
 def measure_around(
     model: Module, blocks: dict[str, Given], args: tuple, kwargs: dict[str, Any], loss: Callable[[Any], Any], mesh: Any, sequence: bool,
-    context: Any = None, split: bool = False,
+    context: Any = None, split: bool = False, kernels: tuple[str, ...] = (), checkpoints: frozenset[Hashable] = frozenset(),
 ) -> tuple[PartCost, PartCost]:  # fmt: skip
-    """Return the costs of what is before the blocks, and of what is after them with the loss. ``split`` is that of `measure_block`.
+    """Return the costs of what is before the blocks, and of what is after them with the loss.
 
-    ``context`` is the mesh over whose ranks attention runs, or None for a single rank.
+    ``split``, ``kernels`` and ``checkpoints`` are those of `measure_block`. ``context`` is the mesh over whose ranks attention runs, or
+    None for a single rank.
     """
     marks = _Marks(len(blocks))
     outer = around(model, blocks, marks.noted)
@@ -216,11 +222,14 @@ def measure_around(
             stack.enter_context(attention_over(context))
             stack.enter_context(arranged.running() if arranged is not None else nullcontext())
             work = _Working(stack, outer, _group_of(mesh))
+            stack.enter_context(saving_less(kernels, work.recorder))
             memory = stack.enter_context(MemoryTracker())
             marks.start(memory, work, gradients, split)
             stack.callback(register_module_forward_pre_hook(marks.called).remove)
             given = (args, kwargs) if arranged is None else map_tensors(lambda t: arranged.placed(t, False), (args, kwargs))
-            forward = outer.__call__ if arranged is None else arranged.finishing(outer.__call__)
+            forward = without(checkpoints, outer.__call__)
+            if arranged is not None:
+                forward = arranged.finishing(forward)
             value = loss(forward(*given[0], **given[1]))
             if isinstance(value, DTensor):
                 value = value.redistribute(placements=[Replicate()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Hashable
 from typing import Any
 
 import metatensor as mt
@@ -12,8 +13,9 @@ from metatensor.distributed.tensor import DTensor, Replicate, Shard
 from metatensor.nn._hooks import register_module_forward_pre_hook
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged
-from metatensor.plan.blocks import Given, Passed, around
+from metatensor.plan.blocks import Given, Passed, Passing, around
 from metatensor.plan.experts import Experts, divide_experts
+from metatensor.plan.recomputing import without
 from metatensor.plan.refusals import NotApplied
 
 __all__ = ["Parts", "StageModule", "meta_copy", "parts_of"]
@@ -60,7 +62,7 @@ def parts_of(shadow: Module, given: dict[str, Given], paths: list[str], args: tu
     hook = register_module_forward_pre_hook(lambda module, _: (behind if paths and reached >= len(paths) else before).add(id(module)))
     try:
         with mt.no_grad():
-            outer(*args, **kwargs)
+            without(_checkpoints(given), outer)(*args, **kwargs)
     finally:
         hook.remove()
     names: tuple[set[str], set[str]] = set(), set()
@@ -123,6 +125,7 @@ class StageModule(Module):
             self._strip(model, wanted, inside)
         self.inner = model
         self._names = {id(p): name for name, p in model.named_parameters()}
+        self._run = without(_checkpoints(given), model.__call__)
 
     @staticmethod
     def _check(model: Module, parts: Parts, given: dict[str, Given]) -> None:
@@ -265,12 +268,12 @@ class StageModule(Module):
             arranged = self._arranged.get(self._own[0])
             if arranged is not None:
                 x = DTensor.from_local(x, arranged.mesh, [arranged.outside], run_check=False)
-            self._received.x = x
+            self._received.x = Passing.apply(x) if self._given[self._own[0]].changes else x
             args = self._args
         elif self._outer is not None:
             args = (DTensor.from_local(x, self._mesh, [Replicate()], run_check=False),)
         try:
-            y = self.inner(*args)
+            y = self._run(*args)
         except _StageEnd as end:
             y = end.output
             if isinstance(y, DTensor):
@@ -285,6 +288,11 @@ class StageModule(Module):
         if self._outer is not None:
             self._outer.finished()
         return y
+
+
+def _checkpoints(given: dict[str, Given]) -> frozenset[Hashable]:
+    """Return the checkpoints of the model itself that contain blocks."""
+    return frozenset().union(*(one.again for one in given.values()))
 
 
 class _Absent:

@@ -297,7 +297,7 @@ def search(
         Price of a device for an hour, in any currency. Default: that of the profile, if it has one. Energy is that of the power in the
         profile.
     kernels : sequence of str
-        Kernels of the blocks that save less for the backward pass than the operators of the model's code: "activation", which computes
+        Kernels that save less for the backward pass than the operators of the model's code: "activation", which computes
         the results of activation functions again, as fused SwiGLU does, and "gather", which with sequence parallelism gathers again what
         linear layers read. Default: none.
     keep : int or None
@@ -360,12 +360,13 @@ def search(
                 coster.rates, coster.tokens, coster.kernels = rates, tokens, tuple(kernels)
                 costers[name] = coster
                 blocks = bool(coster.order)
+                again = _recomputed(recompute, coster) if blocks else ["none"]
                 reach = plan.reach = where.devices_per_node if blocks else where.size  # a model that is one part may not fit into a node
                 contexts = context or coster.contexts(where.size)
                 space = Space(
                     where.size, reach, len(coster.order), global_batch, tensor, pipeline, micro_batches or (),
                     contexts, expert or coster.expert_ranks(where.size), shard,
-                    recompute if blocks else ["none"], sequence if blocks else [False], schedules, virtual_stages, name,
+                    again, sequence if blocks else [False], schedules, virtual_stages, name,
                 )  # fmt: skip
                 if not micro_batches:
                     space = replace(space, micro_batches=coster.micro_batches(global_batch, most_samples(space), memory))
@@ -395,6 +396,16 @@ def _rank(coster: Coster, space: Space, offload: Sequence[str], found: Ranking, 
             except Impossible as error:
                 rejected.append(Rejected(degrees, str(error)))
         found.add(candidates)
+
+
+def _recomputed(recompute: Sequence[str], coster: Coster) -> Sequence[str]:
+    """Return the kinds of recomputation that are possible."""
+    if not coster.own:
+        return recompute
+    if "full" not in recompute:
+        raise ValueError(f"search: the model itself computes its blocks again in the backward pass, as recompute 'full' does, so "
+                         f"{', '.join(map(repr, recompute))} cannot be planned; add 'full', or switch the checkpoints of the model off")
+    return ["full"]
 
 
 def _composed(f: Callable[..., Any], g: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,6 +22,22 @@ __all__ = [
 
 _early_stop: bool | None = None
 _debug: bool | None = None
+_watched = threading.local()
+"""What `watching` has set in this thread."""
+
+
+@contextlib.contextmanager
+def watching(calls: Callable[[Callable[..., Any]], Any] | None) -> Iterator[None]:
+    """Let a plan compute parts of a model again in its own way: ask about each checkpoint inside the block.
+
+    ``calls(function)`` returns a context manager inside which the function is called once, as if it were not checkpointed, or None if
+    it is to be checkpointed. None asks no longer.
+    """
+    before, _watched.calls = getattr(_watched, "calls", None), calls
+    try:
+        yield
+    finally:
+        _watched.calls = before
 
 
 class DefaultDeviceType:
@@ -141,6 +158,11 @@ def checkpoint(
     >>> x.grad
     tensor([2., 4.])
     """
+    calls = getattr(_watched, "calls", None)
+    plainly = None if calls is None else calls(function)
+    if plainly is not None:
+        with plainly:
+            return function(*args, **kwargs)
     if determinism_check not in ("default", "none"):
         raise ValueError(f"checkpoint: determinism_check must be 'default' or 'none', got {determinism_check!r}")
     if _reentrant("checkpoint", use_reentrant):

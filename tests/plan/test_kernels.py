@@ -7,7 +7,7 @@ from metatensor import nn
 from metatensor.nn import functional as F
 from metatensor.plan import Degrees
 from plan.test_search import search
-from plan.transformers_like import Attention, decoder
+from plan.transformers_like import Attention, Decoder, decoder, tokens
 
 WIDTH, HIDDEN, TOKENS, DEPTH, BYTES = 256, 1024, 128, 4, 2
 
@@ -70,7 +70,31 @@ def test_nothing_is_gathered_again_without_sequence_parallelism():
 
 def test_recomputed_blocks_are_not_changed():
     options = {"recompute": "full", "tensor": 2}
-    assert saved(kernels=["activation", "gather"], **options) == saved(**options)
+    assert saved(kernels=["activation"], **options) == saved(**options)
+    head = TOKENS * WIDTH * BYTES // 2  # what it reads is gathered again
+    assert saved(**options) - saved(kernels=["gather"], **options) == head
+
+
+def test_activations_around_the_blocks():
+    class Ends(Decoder):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.more = nn.Linear(WIDTH, HIDDEN, bias=False)
+            self.head = nn.Linear(HIDDEN, 64, bias=False)
+
+        def forward(self, tokens):
+            x = self.embed(tokens)
+            for layer in self.layers:
+                x = layer(x)
+            return self.head(F.gelu(self.more(x)))
+
+    def kept(kernels):
+        with mt.device("meta"):
+            plan = mt.plan.search(Ends(), tokens(1, TOKENS), devices="1xH100", global_batch=1, recompute=["full"], kernels=kernels)
+        (coster,) = plan._costers.values()
+        return sum(stage.saved for stage in coster.stages(plan.best.degrees))
+
+    assert kept([]) - kept(["activation"]) == TOKENS * HIDDEN * BYTES
 
 
 def test_unknown_kernels():

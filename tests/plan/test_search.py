@@ -236,6 +236,36 @@ def test_errors_without_a_message():
     assert plan.advice() == "0 cannot be divided: NotImplementedError"
 
 
+def test_unexpected_errors_are_remarked_upon():
+    class Plain(nn.Linear):
+        def forward(self, x):
+            if isinstance(x, distributed.tensor.DTensor):
+                return {}["weights"]
+            return super().forward(x)
+
+    with mt.device("meta"):
+        model = nn.Sequential(*(Plain(8, 8) for _ in range(2)))
+        plan = mt.plan.search(model, mt.empty(1, 8), devices="2xH100", global_batch=4, micro_batches=[1], recompute=["none"])
+    assert plan.fits
+    text = "some layouts are left out because of an unexpected error: KeyError: 'weights' at "
+    (found,) = (one for one in plan.remarks if one.startswith(text))
+    assert "test_search.py" in found
+    assert any(one.limit.startswith("0 cannot be divided: KeyError: 'weights' at ") for one in plan.rejected)
+
+
+def test_errors_on_one_device_are_those_of_the_model():
+    class Wrong(nn.Linear):
+        def forward(self, x):
+            if mt.is_grad_enabled():
+                raise KeyError("weights")
+            return super().forward(x)
+
+    with mt.device("meta"):
+        model = nn.Sequential(*(Wrong(8, 8) for _ in range(2)))
+        with pytest.raises(KeyError, match="weights"):
+            mt.plan.search(model, mt.empty(1, 8), devices="2xH100", global_batch=4)
+
+
 def test_errors_of_models():
     with pytest.raises(ValueError, match="is on cpu; use a copy"):
         search(Decoder().to("cpu"))
