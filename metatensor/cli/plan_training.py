@@ -161,14 +161,22 @@ def plan_training(request: Request, devices: str, where: tuple[str, ...], given:
 
 def _searched(request: Request, cases: list[Any], runs: dict[str, Any]) -> list[Any]:
     """Return the plans of cases, or print why there is none and exit."""
-    from metatensor.plan import search, sweep
+    from metatensor.plan import WorkerError, search, sweep
     from metatensor.plan.sweeping import Progress
 
+    progress, file = Progress(), runs.get("sweep")
     try:
         with output_on_stderr():
             if runs:
-                return sweep(cases, executor=runs.get("executor"), file=runs.get("sweep"), progress=Progress())
+                return sweep(cases, executor=runs.get("executor"), file=file, progress=progress)
             return [search(one.make()[0], *one.make()[1], **one.settings) for one in cases]
+    except KeyboardInterrupt:
+        if file is not None and progress.state:
+            click.echo(f"\ninterrupted: {progress.state} are kept in {printable(file)}, and the same command continues from there",
+                       err=True)  # fmt: skip
+        raise
+    except WorkerError as error:
+        raise click.ClickException(printable(_plain(str(error)))) from None
     except (ImportError, ValueError) as error:
         raise click.UsageError(printable(_plain(str(error)))) from None
     except RuntimeError as error:

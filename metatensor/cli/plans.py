@@ -75,5 +75,7 @@ def plans_text(plans: list[tuple[dict[str, Any], Any]]) -> str:
             row += f"{seconds_text(plan.best.seconds):>11}{bytes_text(plan.best.peak):>10}  {plan.best.degrees}"
         else:
             row += f"  nothing fits: {plan.advice()}"
+        if plan.unfinished:
+            row += f" ({plan.unfinished})"
         lines.append(row)
     return "\n".join(lines).replace("of it  ", "further", 1)

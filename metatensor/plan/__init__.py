@@ -16,8 +16,9 @@ from metatensor.plan.searching import TrainingPlan, search
 from metatensor.plan.serving import DecodeRow, ServingPlan, serve
 from metatensor.plan.states import StateGroup
 from metatensor.plan.sweep_file import SweepError
-from metatensor.plan.sweeping import Case, sweep
+from metatensor.plan.sweeping import Case, WorkerError, sweep
 
 __all__ = ["Applied", "Case", "DecodeRow", "Degrees", "DeviceError", "DeviceMapPlan", "FittedProfile", "Layout", "Measurement",
            "OperatorPlan", "Place", "PlaceUse", "Rejected", "ServingPlan", "StateGroup", "SweepError", "TrainingPlan",
-           "device_map", "distribute_parameters", "fit_profile", "place_operators", "places_of", "search", "serve", "sweep"]  # fmt: skip
+           "WorkerError", "device_map", "distribute_parameters", "fit_profile", "place_operators", "places_of", "search", "serve",
+           "sweep"]  # fmt: skip

@@ -59,6 +59,8 @@ class TrainingPlan:
     remarks: list[str] = field(default_factory=list)
     reason: str | None = None
     """Why there is no candidate at all, and the nearest that would be one."""
+    unfinished: str | None = field(default=None, repr=False, compare=False)
+    """How much of a sweep that was interrupted is computed."""
     reach: int = field(default=1, repr=False, compare=False)
     """The largest degree of tensor parallelism that is tried by default."""
     _arguments: Any = field(default=None, repr=False, compare=False)

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,7 @@ from metatensor.plan.nearest import topology_of
 from metatensor.plan.rates import rates_of
 from metatensor.plan.sweep_file import SweepFile
 
-__all__ = ["Case", "Progress", "saved_plans", "sweep"]
+__all__ = ["Case", "Progress", "WorkerError", "saved_plans", "sweep"]
 
 AXES = ("precision", "tensor", "context", "expert", "sequence", "micro_batches")
 """The options that divide a search into parts."""
@@ -42,6 +42,10 @@ FREE = ("price",)
 """Options that change no result of a part."""
 _kept = threading.local()
 """The model that this thread of a worker made last, and the digest of its case."""
+
+
+class WorkerError(RuntimeError):
+    """Raised if a process of an executor has ended before its result."""
 
 
 @dataclass
@@ -76,6 +80,8 @@ class Progress:
     def __init__(self, stream: Any = None) -> None:
         self.stream = sys.stderr if stream is None else stream
         self.start = self.shown = time.monotonic()
+        self.state = ""
+        """What was done at the last call."""
         self.terminal = bool(getattr(self.stream, "isatty", lambda: False)())
         self.width = 0
 
@@ -83,6 +89,7 @@ class Progress:
         """Show a state: parts that are done, all parts, and candidates that were costed here."""
         now = time.monotonic()
         last = parts == all_parts
+        self.state = f"{parts} of {all_parts} parts"
         if not last and now - self.shown < (0.2 if self.terminal else 10.0):
             return
         self.shown = now
@@ -140,7 +147,10 @@ def sweep(
     ValueError
         If a case is invalid, or cannot be sent to other processes.
     SweepError
-        If the file does not hold a sweep.
+        If the file does not hold a sweep, or cannot be written.
+    WorkerError
+        If a process of the executor has ended, for instance for lack of memory. What is done is in the file. This also holds if a
+        part raises another error.
 
     Examples
     --------
@@ -161,26 +171,40 @@ def sweep(
         todo = [(work, part) for work in works for part in work.missing]
         total, done, candidates = sum(len(work.parts) for work in works), sum(len(work.parts) - len(work.missing) for work in works), 0
         if executor is not None and todo:
-            if isinstance(executor, str):
+            own = isinstance(executor, str)
+            if own:
                 from metatensor.utils.executors import open_executor
 
                 executor = stack.enter_context(open_executor(executor))
-            results = _submitted(executor, todo)
+            results = _submitted(executor, todo, own)
         else:
-            results = ((work, part, work.run(part)) for work, part in todo)
+            results = ((work, part, None if work.is_done(part) else work.run(part)) for work, part in todo)
         if progress is not None:
             progress(done, total, 0)
-        for work, part, (layouts, rejected, remarks) in results:
-            work.add(part, layouts, rejected, remarks)
-            done, candidates = done + 1, candidates + len(layouts) + len(rejected)
-            if progress is not None:
-                progress(done, total, candidates)
+        try:
+            for work, part, found in results:
+                done += 1
+                if found is not None:  # else another process has done it in the meantime
+                    work.add(part, *found)
+                    candidates += len(found[0]) + len(found[1])
+                if progress is not None:
+                    progress(done, total, candidates)
+        except BrokenExecutor as error:
+            kept = f"{done} of {total} parts are kept in {file}, and the same sweep continues from there" if file is not None else \
+                "a sweep with a file would keep what is done"
+            raise WorkerError("sweep: a process that costs layouts has ended; it may have been killed, or lacked memory "
+                              f"({kept})") from error  # fmt: skip
         return [work.plan() for work in works]
 
 
-def _submitted(executor: Any, todo: Sequence[tuple[_Work, dict[str, Any]]]) -> Iterator[tuple[_Work, dict[str, Any], Any]]:
-    """Run parts on an executor, and yield their results as they come. If one fails, the others are cancelled."""
+def _submitted(executor: Any, todo: Sequence[tuple[_Work, dict[str, Any]]], own: bool) -> Iterator[tuple[_Work, dict[str, Any], Any]]:
+    """Run parts on an executor, and yield their results as they come.
+
+    If one fails, those that do not run yet are cancelled, and the results of the others are yielded before the error is raised. Whoever
+    opened the executor ends its processes after an interrupt; if that is the sweep, ``own`` is true.
+    """
     futures: dict[Future[Any], tuple[_Work, dict[str, Any]]] = {}
+    failed: Exception | None = None
     try:
         for work, part in todo:
             futures[executor.submit(_run, work.message, work.digest, part)] = work, part
@@ -188,10 +212,28 @@ def _submitted(executor: Any, todo: Sequence[tuple[_Work, dict[str, Any]]]) -> I
         while left:
             ready, left = wait(left, return_when=FIRST_COMPLETED)
             for future in ready:
-                yield (*futures[future], future.result())
-    finally:
-        for future in futures:
-            future.cancel()
+                try:
+                    found = future.result()
+                except Exception as error:
+                    failed = failed or error
+                else:
+                    yield (*futures[future], found)
+            if failed is not None:
+                left = {future for future in left if not future.cancel()}
+        if failed is not None:
+            raise failed
+    except KeyboardInterrupt:
+        if not own:
+            _cancel(futures)
+        raise
+    except BaseException:
+        _cancel(futures)
+        raise
+
+
+def _cancel(futures: Iterable[Future[Any]]) -> None:
+    for future in futures:
+        future.cancel()
 
 
 def _run(message: bytes, digest: str, part: dict[str, Any]) -> tuple[list[Layout], list[Rejected], list[str]]:
@@ -229,8 +271,9 @@ class _Work:
         self.parts = list(parts_of(settings, self.topology, self.empty.reach))
         done: set[str] = set()
         if store is not None:
-            described = {"model": self.empty.model, "devices": str(settings["devices"]), "global_batch": settings["global_batch"],
-                         "precision": self.empty.precision, "memory": self.empty.memory, "labels": case.labels,
+            described = {"parts": len(self.parts), "model": self.empty.model, "labels": case.labels,
+                         "devices": str(settings["devices"]), "global_batch": settings["global_batch"],
+                         "precision": self.empty.precision, "memory": self.empty.memory,
                          "power": self.topology.device.power, "price": settings.get("price", self.topology.device.price)}  # fmt: skip
             self.number = store.case(fingerprint(self.made, settings, self.topology), described)
             done = store.done(self.number)
@@ -255,6 +298,10 @@ class _Work:
     def digest(self) -> str:
         """What distinguishes the message from others."""
         return hashlib.sha256(self.message).hexdigest()
+
+    def is_done(self, part: dict[str, Any]) -> bool:
+        """Return whether the file has the results of a part by now."""
+        return self.store is not None and json.dumps(part) in self.store.done(self.number)
 
     def run(self, part: dict[str, Any]) -> tuple[list[Layout], list[Rejected], list[str]]:
         """Search a part in this process."""
@@ -378,6 +425,8 @@ def _text(value: Any) -> str:
 def saved_plans(file: str | os.PathLike[str]) -> list[tuple[dict[str, Any], Any]]:
     """Return the descriptions and the plans of all cases in a file, with all layouts that were costed.
 
+    A plan of a case that is not finished has a remark on it.
+
     Raises
     ------
     SweepError
@@ -391,5 +440,10 @@ def saved_plans(file: str | os.PathLike[str]) -> list[tuple[dict[str, Any], Any]
         for number, about in store.cases():
             results = store.results(number, Rates(about["power"], about["price"]))
             plan = TrainingPlan(about["model"], about["devices"], about["memory"], about["global_batch"], about["precision"], [], [])
-            found.append((about, joined(plan, *results, keep=None)))
+            joined(plan, *results, keep=None)
+            done, parts = len(store.done(number)), about.get("parts")
+            if isinstance(parts, int) and done < parts:
+                plan.unfinished = f"{done} of {parts} parts"
+                plan.remarks.append(f"the sweep is not finished: {plan.unfinished} are in the file")
+            found.append((about, plan))
     return found

@@ -9,6 +9,9 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import multiprocessing
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -102,8 +105,27 @@ def _processes(count: str) -> Iterator[Any]:
         raise ValueError(f"executor 'process:{count}': expected a positive number of processes")
     # Forked processes would share the threads' locks of this one.
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(int(count) if count else None, mp_context=context) as executor:
-        yield executor
+    others = set(multiprocessing.active_children())
+    with concurrent.futures.ProcessPoolExecutor(int(count) if count else None, context, _begin_worker) as executor:
+        try:
+            yield executor
+        except KeyboardInterrupt:  # nobody waits for what the workers compute
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()
+            raise
+
+
+def _begin_worker() -> None:
+    """Leave interrupts to the main process, and end with it, even if it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def end() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=end, name="metatensor-end-with-parent", daemon=True).start()
 
 
 @contextlib.contextmanager

@@ -3,13 +3,15 @@
 import concurrent.futures
 import functools
 import io
+import json
 import sqlite3
 
 import pytest
 
 import metatensor as mt
 from metatensor.devices.topologies import topology
-from metatensor.plan.sweep_file import SweepError, SweepFile
+from metatensor.plan import WorkerError, sweep_file
+from metatensor.plan.sweep_file import SweepError, SweepFile, layout_text
 from metatensor.plan.sweeping import Case, Progress, fingerprint, saved_plans, sweep
 
 
@@ -192,6 +194,117 @@ def test_damaged_contents(tmp_path):
         connection.execute("UPDATE candidates SET layout = '{\"degrees\": {\"color\": 1}}' WHERE layout IS NOT NULL")
     with pytest.raises(SweepError, match="its contents cannot be read"):
         saved_plans(file)
+
+
+DESCRIPTION = {"model": "Blocks", "devices": "8xH100", "global_batch": 32, "precision": "fp32", "memory": 1, "labels": {}, "power": None,
+               "price": None}  # fmt: skip
+
+
+@pytest.mark.parametrize("description, message", [
+    ({name: value for name, value in DESCRIPTION.items() if name != "power"}, "the description of case 1 lacks 'power'"),
+    ({**DESCRIPTION, "memory": "much"}, "'memory' of the description of case 1 is 'much'"), ([], "the description of case 1 is no object"),
+])  # fmt: skip
+def test_damaged_descriptions(tmp_path, description, message):
+    file = tmp_path / "plans.sqlite"
+    with SweepFile(file) as store:
+        store.case("key", description)
+        with pytest.raises(SweepError, match=f"its contents cannot be read .*{message}"):
+            saved_plans(file)
+        store.case("key", DESCRIPTION)
+    assert len(saved_plans(file)) == 1
+
+
+def test_damaged_layouts(tmp_path):
+    file = tmp_path / "plans.sqlite"
+    plan = mt.plan.search(*made()[:1], *made()[1], **SETTINGS, tensor=[1], pipeline=[1], shard=[0], sweep=file)
+    wrong = (({"compute": "long"}, "'compute' of a layout is 'long'"), ({"degrees": 3}, "the degrees of a layout is no object"))
+    for change, message in wrong:
+        text = json.dumps({**json.loads(layout_text(plan.best)), **change})
+        with sqlite3.connect(file) as connection:
+            connection.execute("UPDATE candidates SET layout = ? WHERE layout IS NOT NULL", (text,))
+        with pytest.raises(SweepError, match=message):
+            saved_plans(file)
+
+
+def test_a_file_is_created_at_once_or_not_at_all(tmp_path, monkeypatch):
+    file = tmp_path / "plans.sqlite"
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep_file, "TABLES", sweep_file.TABLES + "CREATE TABLE cases (id INTEGER);")
+        with pytest.raises(SweepError, match=r"cannot be opened or written \(table cases already exists\)"):
+            SweepFile(file)
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+        connection.execute(f"PRAGMA application_id = {sweep_file.APPLICATION}")  # what earlier versions may have left
+    with SweepFile(file) as store:
+        assert store.cases() == []
+
+
+def test_several_processes_create_one_file(tmp_path):
+    def opened(number):
+        with SweepFile(tmp_path / "plans.sqlite") as store:
+            return store.case(f"case {number}", DESCRIPTION)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        assert sorted(threads.map(opened, range(8))) == list(range(1, 9))
+
+
+def test_files_that_cannot_be_written(tmp_path, monkeypatch):
+    file = tmp_path / "plans.sqlite"
+    with pytest.raises(SweepError, match="there is no folder"):
+        SweepFile(tmp_path / "missing" / "plans.sqlite")
+    with SweepFile(file) as store:
+        store.case("key", DESCRIPTION)
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda path, **options: connect(f"file:{path}?mode=ro", uri=True, **options))
+    assert len(saved_plans(file)) == 1
+    with pytest.raises(SweepError, match=r"results cannot be written \(attempt to write a readonly database\); those that it has are kept"):
+        sweep([Case(made, SETTINGS)], file=file)
+
+
+class Failing(concurrent.futures.Executor):
+    """Runs parts at once. The second one fails."""
+
+    def __init__(self, error):
+        self.error, self.number = error, 0
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = concurrent.futures.Future()
+        self.number += 1
+        if self.number == 2:
+            future.set_exception(self.error)
+        else:
+            future.set_result(fn(*args, **kwargs))
+        return future
+
+
+@pytest.mark.parametrize("error, raised, message", [
+    (OSError("no memory"), OSError, "no memory"),
+    (concurrent.futures.BrokenExecutor(), WorkerError, r"has ended; .* \(6 of 7 parts are kept in .*, and the same sweep continues from"),
+])  # fmt: skip
+def test_what_other_workers_have_done_is_kept(tmp_path, error, raised, message):
+    file, states = tmp_path / "plans.sqlite", []
+    with pytest.raises(raised, match=message):
+        sweep([Case(made, {**SETTINGS, "micro_batches": [1]})], file=file, executor=Failing(error))
+    ((_, plan),) = saved_plans(file)
+    assert plan.unfinished == "6 of 7 parts" and plan.remarks[-1] == "the sweep is not finished: 6 of 7 parts are in the file"
+    (found,) = sweep([Case(made, {**SETTINGS, "micro_batches": [1]})], file=file, progress=lambda *state: states.append(state))
+    assert [one[0] for one in states] == [6, 7] and saved_plans(file)[0][1].unfinished is None
+    (alone,) = sweep([Case(made, {**SETTINGS, "micro_batches": [1]})])
+    assert figures(found) == figures(alone)
+
+
+def test_what_another_process_has_done_meanwhile_is_not_computed_again(tmp_path):
+    file, states = tmp_path / "plans.sqlite", []
+
+    def other(*state):
+        if not states:
+            sweep([Case(made, SETTINGS)], file=file)
+        states.append(state)
+
+    (found,) = sweep([Case(made, SETTINGS)], file=file, progress=other)
+    assert states[-1][0] == states[-1][1] and states[-1][2] == 0
+    assert figures(found) == figures(sweep([Case(made, SETTINGS)])[0])
 
 
 def test_progress():

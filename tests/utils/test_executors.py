@@ -1,8 +1,12 @@
 """Executors by name. Those of Dask and Ray are tested with these libraries in tests/interop."""
 
+import multiprocessing
 import operator
 import os
+import signal
+import subprocess
 import sys
+import time
 
 import pytest
 
@@ -42,3 +46,23 @@ def test_libraries_that_are_not_installed(name, module, distribution, monkeypatc
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=f"needs '{distribution}'"), open_executor(name):
         pass
+
+
+def test_an_interrupt_ends_the_workers():
+    others = set(multiprocessing.active_children())
+    with pytest.raises(KeyboardInterrupt), open_executor("process:1") as executor:
+        executor.submit(time.sleep, 300)
+        assert executor.submit(os.getpid) and set(multiprocessing.active_children()) - others
+        raise KeyboardInterrupt
+    assert not set(multiprocessing.active_children()) - others
+
+
+def test_workers_end_with_a_process_that_is_killed():
+    code = ("import os, signal, sys; from metatensor.utils.executors import open_executor\n"
+            "if __name__ == '__main__':\n"
+            "    with open_executor('process:1') as executor:\n"
+            "        print(executor.submit(os.getpid).result(), flush=True)\n"
+            "        os.kill(os.getpid(), signal.SIGKILL)")  # fmt: skip
+    # The worker has the other end of the pipe too, so this returns only if it ends.
+    found = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=120)
+    assert found.returncode == -signal.SIGKILL and int(found.stdout) > 0
