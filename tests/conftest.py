@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import inspect
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -18,6 +19,10 @@ settings.load_profile("explore" if os.environ.get("METATENSOR_EXPLORE") else "de
 
 # With several threads, PyTorch splits sums differently, so results could vary.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The kernel takes a millisecond to free a file on a disk, and tests make thousands.
+if "METATENSOR_DISK_DIR" not in os.environ and os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 4 << 30:
+    os.environ["METATENSOR_DISK_DIR"] = "/dev/shm"
 
 # Commands print other paths, and more, in a workflow of GitHub. Tests that want this set the variables themselves.
 for variable in [name for name in os.environ if name.startswith("GITHUB_")]:
@@ -64,6 +69,14 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_collection_finish(session):
     """Exempt the tests themselves from garbage collection. Many tests run it, and each run would visit a million objects."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_collections():
+    """Exempt what a module leaves behind as well: caches, imported modules and the results of its tests."""
+    yield
     gc.collect()
     gc.freeze()
 

@@ -54,6 +54,7 @@ def test_public_names_have_docstrings(package):
     assert not missing
 
 
+@pytest.mark.slow
 def test_names_of_the_package_have_docstrings():
     names = [name for name in dir(mt) if not name.startswith("_")]
     assert len(names) > 700
@@ -87,7 +88,8 @@ def failures(text, name):
     return "".join(found)
 
 
-@pytest.mark.parametrize("package", ["_core", *(name for name in PACKAGES if name != "_core")])
+@pytest.mark.parametrize("package", ["_core", *(name for name in PACKAGES if name not in ("_core", "plan")),
+                                     pytest.param("plan", marks=pytest.mark.slow)])  # fmt: skip
 def test_examples(package, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files
     problems = []

@@ -15,12 +15,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 EXCERPT = re.compile(r"# (\S+/\S+\.py)\n")
-SLOW = "docs/writing-a-device.md"  # it checks a whole device
+SLOW = {f"docs/{name}.md" for name in ("custom-ops", "fit", "onnx-export", "plan", "writing-a-device")}
 PAGES = ["README.md", *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").glob("*.md"))]
-PAGES[PAGES.index(SLOW)] = pytest.param(SLOW, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] * (page in SLOW)) for page in PAGES])
 def test_python_blocks_run(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)  # pages write files
     request.addfinalizer(leave_world)

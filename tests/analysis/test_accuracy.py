@@ -23,6 +23,7 @@ def counts():
     return found
 
 
+@pytest.mark.slow
 def test_saved_activations_are_those_of_the_formulas(counts):
     """Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models, arXiv:2205.05198, table 2."""
     cases = counts["bytes saved by a layer", "arXiv:2205.05198, table 2"]

@@ -251,6 +251,7 @@ def test_a_function_as_optimizer():
     assert not any("optimizer" in text for change in report.changes for text in change.changes)
 
 
+@pytest.mark.slow
 def test_half_precision_of_the_device():
     def precisions(device):
         report = mt.analysis.fit(layers(), x(256, 64), training=True, device=device, max_memory="2.2MB", keep=["recompute", "optimizer"])
@@ -366,6 +367,7 @@ def test_a_function_as_model():
     assert not report and report.largest.setting.batch == 20_000 // 512 and names(report) == [("2 passes of 32",)]
 
 
+@pytest.mark.slow
 def test_json():
     report = mt.analysis.fit(layers(), x(256, 64), training=True, device="t4", max_memory="2.2MB")
     found = report.to_dict()

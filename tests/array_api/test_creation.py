@@ -47,6 +47,7 @@ def test_arange_of_much():
         xp.arange(1, 2, 0)
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_full_and_its_kin(data):

@@ -81,6 +81,7 @@ def test_tensordot(data):
     agree("tensordot", a, b, axes=lists, **NEAR)
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_vectors(data):
@@ -119,6 +120,7 @@ def test_parts_of_matrices(data):
             agree("linalg.trace", x, dtype="float64", **NEAR)
 
 
+@pytest.mark.slow
 @SOME
 @given(matrices(square=True), st.integers(-2, 3), st.data())
 def test_square_matrices(x, power, data):
@@ -168,6 +170,7 @@ def test_decompositions(x, data):
     agree("linalg.svdvals", x, **NEAR)
 
 
+@pytest.mark.slow
 @SOME
 @given(matrices(), st.data())
 def test_ranks_and_norms(x, data):

@@ -47,6 +47,7 @@ def test_what_does_not_broadcast(shape):
         xp.broadcast_to(xp.ones((2, 3)), shape)
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_joining(data):
@@ -139,6 +140,7 @@ def test_roll(data):
         agree("roll", x, 2, axis=axes[0])
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_taking(data):

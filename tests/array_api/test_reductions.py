@@ -110,6 +110,7 @@ def test_searching(data):
     agree("searchsorted", a, v, side=side, sorter=np.argsort(a).astype(data.draw(st.sampled_from(["int64", "int64", "int32"]))))
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_nonzero_and_where(data):

@@ -85,6 +85,7 @@ def test_nothing_is_kept_past_the_hooks_on_cpu(name):
     assert check(*EVERY[name], "cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["meta", "cpu"])
 def test_what_is_left_out_has_no_generated_calls(device):
     names = (WITHOUT | NEED_VALUES if device == "meta" else OTHERS) & EVERY.keys()

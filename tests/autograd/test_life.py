@@ -41,6 +41,7 @@ def step(model, x):
     loss.backward()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device, steps", [("meta", 1000), ("cpu", 300),
                                            pytest.param("meta", 100_000, marks=pytest.mark.slow)])  # fmt: skip
 def test_steps_do_not_grow(device, steps):
@@ -86,6 +87,7 @@ print(resident() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device, steps", [("cpu", 2000), pytest.param("cpu", 100_000, marks=pytest.mark.slow)])
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_resident_memory_does_not_grow(device, steps):
@@ -284,6 +286,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["y * 2", "y.exp()", "y[:]", "mt.stack([y, y])[0]"])
 @pytest.mark.parametrize("nodes", [100_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_deep_graphs(how, nodes):
@@ -320,6 +323,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_deep_graphs_of_functions():
     found = subprocess.run([sys.executable, "-c", FUNCTIONS], capture_output=True, text=True, timeout=300)
     assert found.returncode == 0 and found.stdout.strip() == "done", found.stderr[-2000:]
@@ -496,6 +500,7 @@ def test_collection_during_the_walk():
         gc.unfreeze()
 
 
+@pytest.mark.slow
 def test_hooks_that_drop_the_graph():
     """A hook deletes all tensors of the graph that is being walked."""
     x = leaf()
@@ -546,6 +551,7 @@ HOOKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("hook", HOOKS)
 def test_hooks_that_refer_to_the_graph_of_their_tensor_are_collected(hook, backward):
@@ -586,6 +592,7 @@ class SavesItsInput(mt.autograd.Function):
         return grad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", WRITES)
 def test_graphs_that_saved_the_tensor_they_end_in_are_collected(write):
     def run():
@@ -606,6 +613,7 @@ PUTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("put", PUTS)
 def test_metadata_that_refers_to_later_tensors_is_collected(put):
     def run():

@@ -88,6 +88,7 @@ def test_first_steps(name):
     assert ours == pytest.approx(curve(torch, name, values, 3)[0], rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_step_on_meta_has_the_shapes_of_the_real_one(name):
     real, planned = getattr(models, name)(mt).to("cpu"), getattr(models, name)(mt).to("meta")

@@ -63,6 +63,7 @@ def without_rule():
     return sorted(found)
 
 
+@pytest.mark.slow
 def test_operators_without_a_rule_are_listed():
     listed = LIST.read_text().split()
     found = without_rule()

@@ -40,6 +40,7 @@ def test_a_costly_file(tmp_path, label):
     assert not wrong, outcomes
 
 
+@pytest.mark.slow
 def test_honest_keys_are_not_refused(tmp_path):
     """Many numbers, tuples and sets are used as keys, as in vocabularies and optimizers."""
     value = {

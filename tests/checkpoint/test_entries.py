@@ -73,11 +73,13 @@ def headers(draw):
     return s + "{" + ",".join(members) + draw(st.sampled_from(["}", "}", "} ", "", "}}", ",}", "}\0"]))
 
 
+@pytest.mark.slow
 @given(headers())
 def test_the_two_readers_agree(text):
     agree(text.encode("utf-8", "surrogatepass"))
 
 
+@pytest.mark.slow
 @given(headers(), st.integers(0, 10**6), st.binary(max_size=2))
 def test_they_agree_on_damaged_headers(text, at, put):
     text = text.encode("utf-8", "surrogatepass")

@@ -256,6 +256,7 @@ def test_a_file_cut_short_meanwhile(tmp_path):
             source.fetch("weight")
 
 
+@pytest.mark.slow
 def test_the_peak_is_one_tensor(tmp_path):
     import subprocess
     import sys

@@ -296,6 +296,7 @@ def test_damaged_storages_are_errors_of_checkpoints():
         load(other, weights_only=False)
 
 
+@pytest.mark.slow
 def test_files_of_modules_that_import_torch(tmp_path):
     """A file refers to a user's module that imports torch, in a process without the alias."""
     (tmp_path / "written_for_torch.py").write_text("import torch\n\nclass Net(torch.nn.Linear):\n    pass\n")

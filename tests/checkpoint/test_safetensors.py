@@ -276,6 +276,7 @@ def only_checkpoint_errors(content):
     assert used == inspect(io.BytesIO(content)).nbytes <= len(content)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.dictionaries(st.text(max_size=8) | st.just("__metadata__"), entries | values, max_size=4), st.binary(max_size=64))
 def test_any_json(header, data):
@@ -288,6 +289,7 @@ def test_any_bytes(content):
     only_checkpoint_errors(content)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4), st.integers(0, 400))
 def test_a_sound_file_with_bytes_changed_and_cut(changes, cut):
@@ -319,6 +321,7 @@ def test_every_sound_file_is_read(tensors):
     }
 
 
+@pytest.mark.slow
 def test_mapped(tmp_path):
     pytest.importorskip("numpy")
     path = tmp_path / "model.safetensors"

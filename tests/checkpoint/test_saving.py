@@ -168,6 +168,7 @@ def test_the_archive_is_aligned_and_sound():
     assert again.getvalue() == out.getvalue()
 
 
+@pytest.mark.slow
 def test_more_members_than_sixteen_bits_count():
     out = io.BytesIO()
     writer = ZipWriter(out)

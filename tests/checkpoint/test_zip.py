@@ -67,6 +67,7 @@ def test_what_zipfile_writes(method, comment, force):
         assert found.is_stored("a/x") and made(method=method, comment=comment, force=force)[begin : begin + count] == b"hello"
 
 
+@pytest.mark.slow
 def test_many_members_and_an_archive_of_none():
     members = [(f"m/{i}", b"") for i in range(70_000)]  # more than possible without zip64
     found = directory(made(members))
@@ -201,6 +202,7 @@ def test_lies_of_a_members_own_header(offset, form, value):
     refuse(patch(made(), offset, form, value), "a/x")
 
 
+@pytest.mark.slow
 def test_bombs():
     began = time.perf_counter()
     zeros = bytes(300 << 20)

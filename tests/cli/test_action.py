@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("click")
 pytest.importorskip("rich")
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.skipif(
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(
     shutil.which("bash") is None or not (ROOT / "action.yml").exists(), reason="needs bash and the repository"
-)
+)]  # fmt: skip
 
 
 @pytest.fixture

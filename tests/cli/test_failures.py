@@ -93,6 +93,7 @@ def test_check_in_python_survives_an_exit():
     assert not result and isinstance(result.error, SystemExit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("check", "--json"), ("estimate", "--json")])
 def test_what_the_model_prints_goes_to_stderr(code, arguments):
     result = python("-m", "metatensor", *arguments, "net.py:Prints", "-i", "float32[2,3]")
@@ -137,6 +138,7 @@ def test_hints(code):
     assert elsewhere.returncode == 2
 
 
+@pytest.mark.slow
 def test_libraries_that_require_pytorch_are_installed_without_it(code):
     if importlib.util.find_spec("timm"):
         pytest.skip("timm is installed")
@@ -193,6 +195,7 @@ def test_a_full_disk(many, arguments):
     assert process.returncode == 1 and message == "Error: the output cannot be written: No space left on device\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_an_interrupt(tmp_path):
     (tmp_path / "slow.py").write_text("import time\nprint('started', flush=True)\ntime.sleep(60)\n")
@@ -207,6 +210,7 @@ def test_an_interrupt(tmp_path):
         assert process.wait() == 130
 
 
+@pytest.mark.slow
 def test_narrow_terminals(code, monkeypatch):
     pty = pytest.importorskip("pty")
     primary, secondary = pty.openpty()

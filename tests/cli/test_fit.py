@@ -174,6 +174,7 @@ def loss(out):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["fit", "check", "estimate"])
 def test_a_loss_written_for_pytorch(models, command):
     (models / "torchy.py").write_text(TORCHY)

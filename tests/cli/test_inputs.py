@@ -125,6 +125,7 @@ def test_bad_arguments(text):
         parse_arguments(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.text(max_size=30) | st.text(alphabet="int64[],=()'{}: -.\\\n\0", max_size=20))
 def test_any_text_is_an_input_or_an_input_error(text):

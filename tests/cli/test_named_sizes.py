@@ -58,6 +58,7 @@ def test_estimate_of_other_sizes(run, args, words):
     assert result.exit_code == 2 and words in result.stderr
 
 
+@pytest.mark.slow
 def test_check_of_many_sizes(run):
     args = ("check", "models.py:Net", "-i", "float32[batch,8]", "--max-bytes", "30KB", "--json", "--where")
     facts, few = (json.loads(run(*args, where).stdout) for where in ("batch in 1..600", "batch in 300..310"))

@@ -105,6 +105,7 @@ def deep(net):
     return net
 
 
+@pytest.mark.slow
 def test_train(run, deep):
     found = json.loads(plan(run, *TRAIN, "--loss", "net.py:loss", "--json", "--top", "2", "--context", "64"))
     assert len(found["layouts"]) == 2 and found["global_batch"] == 16 and found["layouts"][0]["degrees"]["data"] >= 1
@@ -115,6 +116,7 @@ def test_train(run, deep):
     assert "data_parallel_shard_degree = 8" in plan(run, *TRAIN, *one, "--export", "torchtitan.toml")
 
 
+@pytest.mark.slow
 def test_train_does_not_fit(run, deep):
     assert "no layout fits: the nearest is" in plan(run, *TRAIN, "--max-memory", "1KB", code=1)
 
@@ -128,13 +130,14 @@ def test_train_does_not_fit(run, deep):
     ((*TRAIN, "--shard", "7"), "shard 7 is unknown; choose from 0, 1, 2, 3"),
     ((*TRAIN, "--explain", "1"), "give the ranks of two layouts"),
     ((*TRAIN, "--what-if", "color=3"), "is not NAME=VALUE with one of sequence"),
-    ((*TRAIN, "--export", "x.sh"), "choose from torchtitan.toml"),
+    pytest.param((*TRAIN, "--export", "x.sh"), "choose from torchtitan.toml", marks=pytest.mark.slow),
     ((*TRAIN[:2], "8xH10", *TRAIN[3:]), "H10"),
 ])  # fmt: skip
 def test_usage_of_train(run, deep, options, message):
     assert message in plan(run, *options, code=2)
 
 
+@pytest.mark.slow
 def test_a_model_without_blocks(run, net):
     assert "the model is planned as one part" in plan(run, *TRAIN)
 
@@ -166,6 +169,7 @@ def blocks(models):
     return models
 
 
+@pytest.mark.slow
 def test_sweeps(run, blocks):
     options = (*SWEPT, "--loss", "net.py:loss", "--sweep", "plans.sqlite", "--executor", "process:1")
     first = run("plan", "net.py:Net", *options, "--json")
@@ -181,6 +185,7 @@ def test_sweeps(run, blocks):
     assert len(json.loads(run("plans", "plans.sqlite", "--json", "--top", "1").output)["plans"]) == 5
 
 
+@pytest.mark.slow
 def test_pages_of_plans(run, blocks):
     pytest.importorskip("plotly", reason="Plotly is not installed")
     plan(run, *SWEPT, "--html", "one.html", "--sweep", "plans.sqlite")

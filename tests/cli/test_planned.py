@@ -50,6 +50,7 @@ def test_a_training_script_runs_to_its_end(name, tmp_path):
     assert f"{name}.py:" in result.stderr and "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_devices_mean_meta(tmp_path):
     result = planned(tmp_path, """
         import torch
@@ -72,6 +73,7 @@ def test_devices_mean_meta(tmp_path):
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_values_that_the_script_gives_are_kept(tmp_path):
     result = planned(tmp_path, """
         import numpy as np
@@ -102,6 +104,7 @@ REQUESTS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
@@ -116,6 +119,7 @@ def test_requests_for_values(tmp_path, policy, expected):
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_drawn_indices_have_values(tmp_path):
     result = planned(tmp_path, """
         import numpy as np
@@ -129,6 +133,7 @@ def test_drawn_indices_have_values(tmp_path):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_requests_raise_where_that_is_chosen(tmp_path):
     result = planned(tmp_path, REQUESTS, "--values", "raise")
     assert result.returncode == 1 and "DataDependentError: item()" in result.stderr
@@ -136,6 +141,7 @@ def test_requests_raise_where_that_is_chosen(tmp_path):
     assert refused.returncode == 2 and "--values requires --device meta" in refused.stderr
 
 
+@pytest.mark.slow
 def test_writing_values_of_meta_into_tensors_with_data(tmp_path):
     result = planned(tmp_path, """
         import numpy as np
@@ -156,6 +162,7 @@ def test_writing_values_of_meta_into_tensors_with_data(tmp_path):
     assert "1 requests" in result.stderr and "script.py:10" in result.stderr
 
 
+@pytest.mark.slow
 def test_backward_passes_run(tmp_path):
     result = planned(tmp_path, """
         import torch
@@ -181,6 +188,7 @@ def test_backward_passes_run(tmp_path):
     assert "left out" not in result.stderr
 
 
+@pytest.mark.slow
 def test_backward_passes_without_a_rule_are_left_out(tmp_path):
     result = planned(tmp_path, """
         import torch
@@ -221,6 +229,7 @@ def test_backward_passes_without_a_rule_are_left_out(tmp_path):
     assert "3 backward passes were left out" in result.stderr and "script.py:29 (2 times)" in result.stderr, result.stderr
 
 
+@pytest.mark.slow
 def test_threads_of_the_script(tmp_path):
     result = planned(tmp_path, """
         import threading
@@ -282,6 +291,7 @@ def test_processes_of_the_script(tmp_path, method):
     assert "left out" not in result.stderr
 
 
+@pytest.mark.slow
 def test_existing_files_keep_their_values(tmp_path):
     result = planned(tmp_path, """
         import numpy as np, torch
@@ -297,6 +307,7 @@ def test_existing_files_keep_their_values(tmp_path):
     assert kept.endswith("lost its values: real.pt") and saved.endswith("without values: planned.pt")
 
 
+@pytest.mark.slow
 def test_checkpoints(tmp_path):
     result = planned(tmp_path, """
         import numpy as np, torch
@@ -314,6 +325,7 @@ def test_checkpoints(tmp_path):
     assert result.stderr.strip().endswith("saved with names, shapes and dtypes, without values: planned.pt")
 
 
+@pytest.mark.slow
 def test_memory_and_time_of_the_planned_device(tmp_path):
     result = planned(tmp_path, """
         import torch
@@ -334,6 +346,7 @@ def test_memory_and_time_of_the_planned_device(tmp_path):
     assert (result.returncode, result.stderr) == (0, "") and "planned cuda device True" in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_errors_begin_at_the_script(tmp_path, device):
     (tmp_path / "script.py").write_text(textwrap.dedent("""
@@ -367,6 +380,7 @@ def test_statuses_of_scripts(tmp_path):
         assert result.stderr.count("File") == result.stderr.count('script.py"')
 
 
+@pytest.mark.slow
 def test_a_script_is_the_main_module(tmp_path):
     result = planned(tmp_path, """
         import pickle, sys

@@ -41,6 +41,7 @@ def profiled(tmp_path, code, *options):
     return result, json.loads(path.read_text()) if path.exists() else None
 
 
+@pytest.mark.slow
 def test_a_step_costs_what_estimate_says(tmp_path):
     result, found = profiled(tmp_path, LOOP, "--device-profile", "h100-80gb")
     assert result.returncode == 0 and result.stdout.endswith("loss 1.0\nend\n"), result.stderr
@@ -64,6 +65,7 @@ def test_a_step_costs_what_estimate_says(tmp_path):
     assert [step["optimizer_steps"] for step in found["steps"]] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_the_report(tmp_path):
     result, _ = profiled(tmp_path, LOOP, "--device-profile", "h100-80gb")
     lines = [" ".join(line.split()) for line in result.stderr.splitlines()]
@@ -75,6 +77,7 @@ def test_the_report(tmp_path):
     assert lines[-2].startswith("1 once") and lines[-1].startswith("2 to 3 once")
 
 
+@pytest.mark.slow
 def test_the_script_ends_after_the_steps(tmp_path):
     code = LOOP.replace("range(0, 96, 32)", "range(0, 960, 32)") + "\nassert False"
     result, found = profiled(tmp_path, code, "--steps", "2")
@@ -203,12 +206,14 @@ def test_a_script_that_fails_is_reported_so_far(tmp_path):
     assert result.returncode == 1 and "RuntimeError: no more" in result.stderr and len(found["steps"]) == 3
 
 
+@pytest.mark.slow
 def test_unknown_parameters(tmp_path):
     result, found = profiled(tmp_path, "import torch\nx = torch.ones(3, 3) @ torch.ones(3, 3)")
     assert found["trainable_parameters"] is None and "trainable parameters" in result.stderr and "unknown" in result.stderr
     assert found["forward_flops"] == 54
 
 
+@pytest.mark.slow
 def test_a_script_without_tensors(tmp_path):
     result, found = profiled(tmp_path, "print(1)")
     assert result.returncode == 0 and found is None and "nothing to report" in result.stderr
@@ -225,6 +230,7 @@ for x, y in loader:
     assert found["peak_by_category"]["input"] == 32 * 64 * 4
 
 
+@pytest.mark.slow
 def test_inputs_by_name(tmp_path):
     code = """
     import torch
@@ -265,6 +271,7 @@ if __name__ == "__main__":
     assert found["steps_recognised"] and found["forward_flops"] == 2 * 32 * (64 * 256 + 256 * 10)
 
 
+@pytest.mark.slow
 def test_reports_can_be_compared(tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
     profiled(tmp_path, LOOP)
@@ -298,6 +305,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.slow
 def test_the_device_profile_chooses_the_kernels(tmp_path):
     _, plain = profiled(tmp_path, ATTENTION)
     result, fused = profiled(tmp_path, ATTENTION, "--device-profile", "h100-80gb")

@@ -12,6 +12,7 @@ def python(*args, **kwargs):
     return subprocess.run([sys.executable, *args], capture_output=True, text=True, timeout=120, env=env, **kwargs)
 
 
+@pytest.mark.slow
 def test_python_m(models):
     pytest.importorskip("click")
     pytest.importorskip("rich")
@@ -37,6 +38,7 @@ main()
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_importing_the_library_does_not_import_the_command_line():
     result = python("-c", "import metatensor, metatensor.analysis, sys; print({'click', 'rich'} & set(sys.modules))")
     assert result.stdout.strip() == "set()", result.stderr

@@ -8,6 +8,7 @@ from cli.test_process import python
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import sys

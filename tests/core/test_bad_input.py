@@ -37,6 +37,7 @@ values = st.one_of(tensors, tensors, scalars, st.lists(st.one_of(st.integers(-3,
                    st.lists(st.integers(-2**66, 2**66), max_size=3), st.just([[1, 2], [3]]), st.just({}))
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(OPS), st.lists(values, max_size=6), st.dictionaries(
     st.sampled_from(["dim", "keepdim", "dtype", "device", "out", "p", "eps", "size", "other", "weight", "bias",
@@ -102,6 +103,7 @@ def test_right_types_with_any_values(name):
 anything = st.one_of(scalars, values)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(tensors, anything, anything)
 def test_indexing_with_anything(t, index, value):
@@ -127,6 +129,7 @@ FUNCTIONS = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(FUNCTIONS), st.lists(anything, max_size=4))
 def test_any_public_function_with_anything(function, args):

@@ -413,6 +413,7 @@ class TestGrowth:
         t = mt.zeros((), dtype=mt.int64)
         assert [(t := t + 1).item() for _ in range(300)] == list(range(1, 301))
 
+    @pytest.mark.slow
     def test_nothing_grows(self):
         t, other = mt.zeros(2), mt.ones(2)
 
@@ -495,6 +496,7 @@ def _run(device, makes, steps):
         return tensors
 
 
+@pytest.mark.slow
 @needs_cpu
 @settings(max_examples=150, deadline=None)
 @given(makes=st.lists(st.integers(0, len(_MAKES) - 1), min_size=1, max_size=3),

@@ -43,6 +43,7 @@ def test_every_named_result_has_a_meaning():
     assert not set(glossary.RESULTS) - used
 
 
+@pytest.mark.slow
 def test_no_entry_of_the_glossary_is_unused():
     general, found, patterns = set(), set(), set()
     for op in OPS.values():

@@ -42,6 +42,7 @@ def test_ops_pickle_by_name():
     assert pickle.loads(pickle.dumps(mt.Tensor.add)) is mt.Tensor.add
 
 
+@pytest.mark.slow
 def test_signatures_and_docs():
     signature = inspect.signature(mt.add)
     assert list(signature.parameters) == ["input", "other", "alpha", "out"]

@@ -36,6 +36,7 @@ with mt.FakeTensorMode():
 """
 
 
+@pytest.mark.slow
 def test_no_plugin_is_needed():
     env = {**os.environ, "METATENSOR_BLOCK_PLUGINS": "cpu,cuda,disk", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     done = subprocess.run([sys.executable, "-c", WITHOUT_PLUGINS], capture_output=True, text=True, check=True, env=env)
@@ -70,6 +71,7 @@ def _changed(x, choice):
             lambda: x.to(choice.choice(DTYPES))][kind]()  # fmt: skip
 
 
+@pytest.mark.slow
 @needs_cpu
 def test_numbers_are_those_of_the_cpu():
     pytest.importorskip("numpy")

@@ -271,6 +271,7 @@ def test_making_many_keeps_nothing():
     assert count() <= before
 
 
+@pytest.mark.slow
 def test_long_chains():
     with mt.deferred_init():
         a, b = mt.zeros(4), mt.zeros(4)

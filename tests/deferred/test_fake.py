@@ -357,6 +357,7 @@ def test_nested_modes():
         assert is_fake(mt.rand(3))
 
 
+@pytest.mark.slow
 def test_no_device_plugin_is_needed():
     code = (
         "import metatensor as mt, sys\n"

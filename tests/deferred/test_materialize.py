@@ -438,7 +438,7 @@ def _with_everything():
     return model
 
 
-@pytest.fixture(params=["threads", "processes", "dask"])
+@pytest.fixture(params=["threads", *(pytest.param(name, marks=pytest.mark.slow) for name in ("processes", "dask"))])
 def executor(request):
     if request.param == "threads":
         with futures.ThreadPoolExecutor(3) as pool:

@@ -91,6 +91,7 @@ class Bytes(DeviceBackend):
         self.from_host(dst, data)
 
 
+@pytest.mark.slow
 def test_a_device_without_the_kit(installed):
     name = installed(Bytes())
     skip = ["conversions between dtypes", "lazy conjugates"]  # this device does not support these

@@ -142,6 +142,7 @@ def test_an_argument_is_never_its_own_result():
     assert int(x.sum()) == 100_000 and int(y.sum()) == 200_000
 
 
+@pytest.mark.slow
 def test_zeros_of_fresh_memory_and_of_used():
     n = 10_000_000  # large enough to come directly from the system
     x = mt.zeros(n)

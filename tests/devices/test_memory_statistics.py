@@ -104,6 +104,7 @@ def test_threads_share_the_figures(device, figures):
     assert figures()[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="huge blocks are malloc's there")
 def test_a_huge_block_is_used_again():
     """The last freed block is reused by one of similar size, and is not mistaken for zeroed memory."""

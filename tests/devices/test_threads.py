@@ -15,10 +15,13 @@ N = 3 * threads.LEAST + 5
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch):
-    monkeypatch.setattr(threads, "_chosen", None)
-    monkeypatch.setattr(threads, "_limited", None)
+    before, threads._chosen, threads._limited = threads._chosen, None, None
     yield
-    threads.set_num_threads(threads.get_num_threads())
+    monkeypatch.undo()
+    threads._from_environment.cache_clear()
+    threads._chosen = before
+    threads.set_num_threads(threads.get_num_threads())  # BLAS has its number back
+    threads._chosen, threads._limited = before, None
 
 
 @pytest.mark.parametrize("n", [2, 3, 7])
@@ -83,11 +86,7 @@ def test_blas_has_the_number_of_threads():
 def test_the_environment_sets_the_default(monkeypatch):
     threads._from_environment.cache_clear()
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    try:
-        assert threads.get_num_threads() == 5
-    finally:
-        threads._from_environment.cache_clear()
-        monkeypatch.delenv("OMP_NUM_THREADS")
+    assert threads.get_num_threads() == 5
 
 
 @pytest.mark.skipif(not hasattr(os, "fork") or sys.version_info >= (3, 12), reason="forking beside threads warns from 3.12 on")

@@ -13,6 +13,7 @@ pytest.importorskip("numpy")
 functional = mt.nn.functional
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", range(4))
 def test_every_sixteenth_recorded_operator(share):
     from distributed.oracle_calls import chosen_records, results

@@ -398,9 +398,10 @@ def test_a_change_of_shape_in_place():
     assert on_ranks(check) == [((8,), Shard(0), (4,), Shard(0))] * 4
 
 
-@pytest.mark.parametrize(
-    "name", ["mm", "sum", "addmm", "gather", "cat", "native_layer_norm", "_unsafe_view", "max.dim", "convolution", "index_add"]
-)
+@pytest.mark.parametrize("name", [
+    pytest.param("mm", marks=pytest.mark.slow), "sum", "addmm", "gather", "cat", "native_layer_norm", "_unsafe_view", "max.dim",
+    "convolution", "index_add",
+])  # fmt: skip
 def test_any_placements_give_the_values_of_the_plain_call(name):
     from distributed.placed_calls import cases, check, differentiable, overloads
 
@@ -460,6 +461,7 @@ def test_views_of_leaves_cannot_be_changed():
     sim.run(run, world_size=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [1, 2])
 def test_recorded_calls_with_random_placements(share):
     from distributed.oracle_calls import chosen_records, results

@@ -225,6 +225,7 @@ def losses(example):
     return sim.run(example.train, world_size=1)[0][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_training_gives_the_losses_of_one_process(layout, example, losses):
     size, *options = layout
@@ -233,6 +234,7 @@ def test_training_gives_the_losses_of_one_process(layout, example, losses):
         assert found == pytest.approx(losses, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:parallelize_module. no submodule")  # it has no experts
 @pytest.mark.parametrize("method, rotation", [("ring", "allgather"), ("ring", "alltoall"), ("ulysses", "allgather")])
 @pytest.mark.parametrize("size", [2, 4])
@@ -248,6 +250,7 @@ def test_training_a_dense_model_with_divided_sequences(size, method, rotation, e
     assert expected[-1] < expected[0] / 2 and dense is example.GPT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", [2, 4])
 def test_with_fully_shard(over, example):
     """Everything is sharded over all ranks, and the experts, which ranks share, over those with the same experts."""

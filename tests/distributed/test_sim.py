@@ -183,6 +183,7 @@ def test_a_rank_that_hangs():
         sim.run(world(hangs), world_size=2, timeout=0.3)
 
 
+@pytest.mark.slow
 def test_the_time_ends_while_ranks_take_turns():
     """A rank may just have been given the turn, when all that wait are woken to end."""
 

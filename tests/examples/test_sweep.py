@@ -7,6 +7,7 @@ import pytest
 from plugins import mpiexec
 
 
+@pytest.mark.slow
 def test_the_example(example, capsys, monkeypatch):
     sweep = example("sweep")
     monkeypatch.setattr(sys, "argv", ["sweep.py", "--executor", "process:1"])

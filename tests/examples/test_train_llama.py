@@ -6,6 +6,7 @@ from metatensor.distributed import sim
 from plugins import mpiexec
 
 pytest.importorskip("metatensor_cpu")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -57,7 +58,6 @@ def test_one_rank_of_each_stage_is_enough(llama):
         assert found == wanted and all(0 <= size < 100 for size in messages)
 
 
-@pytest.mark.slow
 def test_512_ranks(llama):
     sizes = {"pp": 8, "dp": 8, "tp": 8}
     results = sim.run(llama.train, llama.MODELS["405b"], sizes, "meta", 8192, 64, 8, 1, world_size=512, ranks="groups")
@@ -66,7 +66,6 @@ def test_512_ranks(llama):
     assert results[0][1].bytes_by_kind()["send"] == 8 * 8192 // 8 * 16384 * 4
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mesh", ["dp=2,tp=2", "pp=2,tp=2"])
 def test_processes(llama, mesh):
     mpiexec.skip_without_mpi()

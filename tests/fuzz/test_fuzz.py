@@ -61,6 +61,7 @@ def test_failures_are_shrunk():
     assert shrink(lines, lambda candidate: "bad(" in "\n".join(candidate)) == ["r = bad()"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leaks", [True, False])
 def test_growth_is_noticed(leaks):
     growth, kept = Growth(), []

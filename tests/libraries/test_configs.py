@@ -100,6 +100,7 @@ def test_other_files(tmp_path, text, message):
         model_of_config(path)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("transformers") is not None, reason="transformers is installed")
 def test_a_library_that_is_missing(tmp_path):
     pytest.importorskip("click")

@@ -69,6 +69,7 @@ LAYOUTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", LAYOUTS, ids=str)
 def test_collectives_are_the_planned_ones(degrees, plan):
     expected = plan.collectives(degrees)
@@ -99,6 +100,7 @@ DIVIDED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "degrees"), DIVIDED, ids=lambda one: getattr(one, "__name__", str(one)))
 def test_collectives_of_divided_sequences_and_experts(make, degrees, divided):
     expected = divided[make].collectives(degrees)

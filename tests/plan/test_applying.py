@@ -116,6 +116,7 @@ INTERLEAVED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", LAYOUTS, ids=str)
 def test_layouts_train_as_one_process(degrees, plan, base, batch, alone):
     assert trained(plan, degrees, base, batch) == pytest.approx(alone, rel=2e-6)
@@ -132,6 +133,7 @@ def deep(batch):
     return model, plan, trained_alone(model, batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", INTERLEAVED, ids=str)
 def test_layouts_with_several_stages_on_a_rank_or_gradients_of_weights_later(degrees, deep, batch):
     model, plan, expected = deep
@@ -186,6 +188,7 @@ class Frozen(Decoder):
         return super().forward(tokens) * self.scale
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", [Degrees(2), fp32(1, 1, 2), fp32(1, 2), Degrees(2, 1, 1, 3)], ids=str)
 def test_frozen_parameters_and_buffers(degrees, batch):
     mt.manual_seed(0)
@@ -212,6 +215,7 @@ def applied(plan, which=0, world=4, model=decoder, **options):
         return dist.sim.run(run, world_size=world)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("degrees", "options", "text"), [
     (fp32(2, 1, 2, 3, schedule="InterleavedZeroBubble"), {}, r"shard 3 with the schedule Inter.*search with shard=\[0, 1, 2\]"),
     (fp32(2, 2, 1, 3, True), {}, r"shard 3 with sequence parallelism.*search with sequence=\[False\]; the fastest .* is which="),
@@ -259,6 +263,7 @@ def test_models_that_do_not_take_parts_of_sequences(kind, text):
         applied(plan, fp32(2, context=2), model=model)
 
 
+@pytest.mark.slow
 def test_tied_parameters_in_a_pipeline():
     class Tied(Decoder):
         def __init__(self, **options):

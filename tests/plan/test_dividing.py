@@ -73,6 +73,7 @@ def model(**options):
         return Model(**options).to(mt.bfloat16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_state_and_weights_are_divided(ranks):
     one = mt.plan.serve(model(), devices="h100", context=64, batches=[8], max_memory=40_000_000)
@@ -99,6 +100,7 @@ def test_a_step_has_the_collectives_of_the_run():
         assert sum(call.flops for call in decoder.calls(2, 15, 1)) == pytest.approx(whole / 4, rel=0.3)
 
 
+@pytest.mark.slow
 def test_experts_are_divided():
     one = mt.plan.serve(model(experts=True), devices="h100", context=64, batches=[1])
     plan = mt.plan.serve(model(experts=True), devices="4xh100", tensor=4, context=64, batches=[1])

@@ -46,6 +46,7 @@ def restricted(model, x, d, memory):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("memory", [80 * 2**30, None], ids=["much memory", "little memory"])
 def test_no_hand_made_plan_is_faster(name, memory):

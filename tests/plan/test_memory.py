@@ -48,6 +48,7 @@ LAYOUTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", LAYOUTS, ids=str)
 def test_memory_of_applied_layouts(degrees, plan):
     layout = next(one for one in plan.layouts if one.degrees == degrees)

@@ -31,6 +31,7 @@ def test_no_candidates(options, message, sweep, tmp_path):
         plan.best
 
 
+@pytest.mark.slow
 def test_nodes_of_different_devices():
     module, x = model()
     settings = {"global_batch": 64, "recompute": ["none"], "micro_batches": [2, 8]}

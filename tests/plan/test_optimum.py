@@ -25,6 +25,7 @@ def model_of(rng):
         return nn.Sequential(*made), mt.empty(1, rng.choice([64, 128]), width)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 50))])
 def test_optimum(seed, monkeypatch):
     rng = random.Random(seed)
@@ -59,6 +60,7 @@ def test_optimum(seed, monkeypatch):
     assert plan.best.seconds >= kept[0].candidate(plan.best.degrees, batch).bound * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_bounds_leave_out_nothing_that_is_faster():
     with mt.device("meta"):
         layers = [nn.TransformerEncoderLayer(256, 4, dropout=0.0, batch_first=True) for _ in range(4)]
@@ -86,6 +88,7 @@ def test_times_are_those_of_the_tables(schedule, p, m):
         assert max(run_times(schedule, p, v, m, costs, [0.1] * (p * v)).ends) == pytest.approx(times.total)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["1F1B", "InterleavedZeroBubble"])
 def test_many_micro_batches_are_extended_from_fewer(schedule):
     rng = random.Random(1)

@@ -67,6 +67,7 @@ def test_units():
     assert [text_of_energy(e) for e in (7.2e6, 2000.0, 3.0, 0.002)] == ["2 kWh", "2 kJ", "3 J", "2 mJ"]
 
 
+@pytest.mark.slow
 def test_plans_have_energy_and_price():
     class Blocks(mt.nn.Module):
         def __init__(self):

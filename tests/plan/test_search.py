@@ -28,6 +28,7 @@ def plan():
     return search()
 
 
+@pytest.mark.slow
 def test_layouts_use_all_devices_and_the_whole_batch(plan):
     assert plan.fits and len(plan.layouts) > 100
     for layout in plan.layouts:
@@ -79,6 +80,7 @@ def test_the_pareto_front(plan):
         assert any(one.seconds <= layout.seconds and one.peak <= layout.peak for one in front)
 
 
+@pytest.mark.slow
 def test_limits(plan):
     limit = sorted(layout.peak for layout in plan.layouts)[10]
     small = search(max_memory=limit)
@@ -164,6 +166,7 @@ class Tupled(Layer):
         return super().forward(x), None
 
 
+@pytest.mark.slow
 def test_blocks_that_return_tuples():
     class Model(Decoder):
         def forward(self, tokens):
@@ -197,6 +200,7 @@ def test_errors(options, message):
         search(**options)
 
 
+@pytest.mark.slow
 def test_a_model_without_blocks_is_one_part():
     with mt.device("meta"):
         growing, single, x = Decoder(layer=Growing), nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64)), mt.empty(1, 64)
@@ -273,6 +277,7 @@ def test_errors_of_models():
         search(lambda x: x)
 
 
+@pytest.mark.slow
 def test_a_batch_that_does_not_divide():
     plan = search(global_batch=7)
     assert plan.fits and all(layout.degrees.data == 1 for layout in plan.layouts)  # 8 devices: tensor and pipeline parallelism alone

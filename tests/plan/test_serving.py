@@ -64,6 +64,7 @@ def test_stored_weights(tmp_path):
     assert any("int32" in remark for remark in plan.remarks)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_explained():
     plan = mt.plan.serve(model(), devices="t4", context=100_000, max_memory=1_000_000, chunk=128)
     assert not plan.fits and "one sequence at this context needs" in plan.limit_reason and "does not fit" in str(plan)

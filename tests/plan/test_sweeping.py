@@ -49,6 +49,7 @@ def figures(plan):
     return [(str(layout.degrees), layout.seconds, layout.memory) for layout in plan.layouts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [20, None])
 def test_a_sweep_finds_what_a_search_finds(tmp_path, keep):
     model, inputs, _ = made()
@@ -64,6 +65,7 @@ def test_a_sweep_finds_what_a_search_finds(tmp_path, keep):
     assert kept.best.price > 0 and found.best.price is None
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_computed_again(tmp_path, monkeypatch):
     file, states = tmp_path / "plans.sqlite", []
     cases = [Case(made, SETTINGS), Case(made_wide, SETTINGS, {"width": 64})]
@@ -83,6 +85,7 @@ def test_what_is_done_is_not_computed_again(tmp_path, monkeypatch):
     assert [figures(plan)[0] for _, plan in saved_plans(file)] == [figures(plan)[0] for plan in first]
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_goes_on(tmp_path):
     file = tmp_path / "plans.sqlite"
 
@@ -97,6 +100,7 @@ def test_an_interrupted_sweep_goes_on(tmp_path):
     assert states[0][0] == 2
 
 
+@pytest.mark.slow
 def test_changed_models_are_computed_again(tmp_path):
     file = tmp_path / "plans.sqlite"
     for kind, changes in ((Blocks, {}), (Wider, {}), (Blocks, {"global_batch": 64}), (Blocks, {"devices": "8xA100"})):
@@ -139,6 +143,7 @@ def test_attributes_and_arguments_of_functions_are_changes(tmp_path):
     assert again[0] == again[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", ["1xH100", "2xH100, 1 per node"])
 def test_a_sweep_tries_what_a_search_tries_by_default(devices):
     with mt.device("meta"):
@@ -187,6 +192,7 @@ def test_files_that_are_no_sweep(tmp_path):
         SweepFile(empty)
 
 
+@pytest.mark.slow
 def test_damaged_contents(tmp_path):
     file = tmp_path / "plans.sqlite"
     sweep([Case(made, SETTINGS)], file=file)

@@ -353,6 +353,7 @@ GOOD = """
 """
 
 
+@pytest.mark.slow
 def test_installed_distributions(tmp_path):
     install(tmp_path, "acme-good", "acme_good", GOOD, "good")
     install(tmp_path, "acme-bad", "acme_bad", "import a_module_that_is_not_there", "bad")

@@ -24,6 +24,7 @@ def check(program, changed, memory=True):
     cases.assert_same(cases.outcome(changed), cases.outcome(again))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases.steps, cases.wanted)
 def test_dead_code(chosen, returned):
@@ -31,6 +32,7 @@ def test_dead_code(chosen, returned):
     check(program, mt.program.dead_code(program))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases.steps, cases.wanted)
 def test_common_subexpressions(chosen, returned):
@@ -38,6 +40,7 @@ def test_common_subexpressions(chosen, returned):
     check(program, mt.program.common_subexpressions(program), memory=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases.steps, cases.wanted)
 def test_views_and_copies(chosen, returned):
@@ -50,6 +53,7 @@ def test_views_and_copies(chosen, returned):
 IN_PLACE_ONLY = {"normal_", "_index_put_"}
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(cases.steps, cases.wanted, st.booleans())
 def test_functionalize(chosen, returned, early):
@@ -62,6 +66,7 @@ def test_functionalize(chosen, returned, early):
             assert call.op.name in IN_PLACE_ONLY or call.op.name == "copy_" and {v.number for v in call.writes} <= given
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases.steps, cases.wanted)
 def test_constant_folding(chosen, returned):
@@ -69,6 +74,7 @@ def test_constant_folding(chosen, returned):
     check(program, mt.program.constant_folding(program), memory=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases.steps, cases.wanted)
 def test_decompose(chosen, returned):
@@ -78,6 +84,7 @@ def test_decompose(chosen, returned):
     cases.assert_same(cases.outcome(program), cases.outcome(parts), close=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases.steps, cases.wanted)
 def test_decompose_what_is_functional(chosen, returned):

@@ -93,6 +93,7 @@ def test_the_file_can_be_read_by_others(tmp_path):
     assert [row[0] for row in calls] == [call.op.name for call in program.calls]
 
 
+@pytest.mark.slow
 def test_a_loaded_program_needs_no_source(tmp_path):
     program, _ = sample()
     program.save(tmp_path / "model.mtp")

@@ -226,6 +226,7 @@ def test_impossible_layouts_are_refused(edit):
         torch_export.load(rewritten("dictoutput_export.pt2", members=members))
 
 
+@pytest.mark.slow
 def test_members_that_expand_far_are_refused():
     data, out = zipfile.ZipFile(ARCHIVES / "dictoutput_export.pt2"), io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:

@@ -183,6 +183,7 @@ def test_other_kinds_of_tests(result):
     found.assert_outcomes(passed=1, failed=1)
 
 
+@pytest.mark.slow
 def test_a_project_that_does_not_use_it_loads_nothing(pytester):
     """Through the entry point, as in an environment in which metatensor is installed."""
     site = pytester.mkdir("site")

@@ -278,6 +278,7 @@ def test_a_size_that_cannot_vary():
         torch.export.export(model, (torch.rand(2, 3, 4),), dynamic_shapes=({2: torch.export.Dim("length")},))
 
 
+@pytest.mark.slow
 def test_automatic_sizes_over_which_a_loop_runs_are_fixed():
     class Loop(mt.nn.Module):
         def forward(self, x):

@@ -2,7 +2,11 @@
 
 import textwrap
 
+import pytest
+
 from torch_api.process import run
+
+pytestmark = pytest.mark.slow
 
 
 def test_import_torch():

@@ -7,6 +7,7 @@ from torch_api.process import run
 pytest.importorskip("safetensors")
 
 
+@pytest.mark.slow
 def test_files(tmp_path):
     out = run(f"""
         from metatensor import torch_api
@@ -32,6 +33,7 @@ def test_files(tmp_path):
     assert out == "[2, 3] [[1.0], [4.0]]"
 
 
+@pytest.mark.slow
 def test_models(tmp_path):
     run(f"""
         from metatensor import torch_api

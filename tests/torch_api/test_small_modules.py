@@ -235,6 +235,7 @@ def test_settings_of_the_compiler():
         assert mt.arange(3)[mt.tensor(1)].item() == 1
 
 
+@pytest.mark.slow
 def test_names_of_results_are_torchs():
     code = "from metatensor import torch_api; torch_api.install(); import torch; print(torch.ones(2, 2).max(1))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -13,6 +13,7 @@ import pytest
 from metatensor.utils.executors import open_executor
 
 
+@pytest.mark.slow
 def test_processes():
     with open_executor("process:2") as executor:
         assert list(executor.map(operator.add, range(5), range(5))) == [0, 2, 4, 6, 8]

@@ -274,6 +274,7 @@ SIZES = st.one_of(st.integers(1, 4 * KIB), st.integers(1, 3 * MIB), st.integers(
 STEPS = st.lists(st.tuples(st.sampled_from("aaaaffffe"), SIZES, st.integers(0, 1), st.integers(0, 1 << 30)), min_size=10, max_size=80)
 
 
+@pytest.mark.slow
 @hypothesis_settings(max_examples=120, deadline=None)
 @given(
     STEPS,

@@ -72,6 +72,7 @@ def test_long_groups_are_divided():
 NAMES = st.lists(st.sampled_from(["a", "b", "0", "1"]), max_size=4).map(tuple)
 
 
+@pytest.mark.slow
 @given(st.lists(NAMES, max_size=60) | st.lists(NAMES, min_size=1, max_size=2).map(lambda paths: paths * 700))
 def test_every_call_is_in_one_group_in_order(paths):
     tree = grouped(paths)

@@ -25,6 +25,7 @@ def test_without_plotly(training, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_one_file(training, tmp_path):
     pytest.importorskip("plotly")
     training.to_html(tmp_path / "report.html")

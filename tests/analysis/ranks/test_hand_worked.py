@@ -37,6 +37,7 @@ def tp8():
     return profile_ranks(train, CONFIG, 1, T, 8, setup=tensor_parallel, topology="8xH100")
 
 
+@pytest.mark.slow
 def test_states_under_tensor_parallelism(tp8):
     assert [one.ranks for one in tp8.classes] == [list(range(8))]
     one, weights = tp8.classes[0], 2 * (MATRICES // 8 + NORMS)
@@ -81,6 +82,7 @@ def test_data_parallelism(ddp):
     assert sum(each.exposed for each in reduced) < 0.1 * sum(each.seconds for each in reduced)  # they hide behind the backward pass
 
 
+@pytest.mark.slow
 def test_zero_divides_the_optimizer(ddp):
     zero = profile_ranks(train, CONFIG, 1, T, True, setup=data_parallel, topology="8xH100")
     sizes = [V * d] + L * [d * d, d * kv, d * kv, d * d, d * h, d * h, d * h, d, d] + [d, V * d]

@@ -30,6 +30,8 @@ from metatensor.analysis import profile_ranks
 from metatensor.distributed import fsdp, pipelining
 from metatensor.distributed.tensor.parallel import parallelize_module
 
+pytestmark = pytest.mark.slow
+
 if find_spec("metatensor.distributed.fsdp._fsdp_module") is None or not hasattr(pipelining, "__path__"):
     pytest.skip("needs fully_shard and pipelines", allow_module_level=True)
 

@@ -110,6 +110,7 @@ def test_only_the_bytes_of_the_part_are_read(tmp_path, reads, placement):
     assert reads.after(path, begin + 4000) == (8 * needed if placement == Replicate() else needed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["pt", "distributed"])
 def test_only_the_bytes_of_the_part_are_read_from_other_formats(tmp_path, reads, form):
     weight = mt.arange(512.0 * 1024, device="cpu").reshape(512, 1024)

@@ -132,6 +132,7 @@ def kill_again_and_again(folder, output, times, seed=0):
     return counts
 
 
+@pytest.mark.slow
 def test_killed_at_any_time(tmp_path):
     folder = tmp_path / "saved"
     assert sum(kill_again_and_again(folder, tmp_path / "output", 6)) == 6
@@ -184,6 +185,7 @@ print(sorted(os.listdir(folder)))
 """
 
 
+@pytest.mark.slow
 def test_killed_at_each_step(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
@@ -203,6 +205,7 @@ def test_killed_many_times(tmp_path):
     assert sum(counts) == 60
 
 
+@pytest.mark.slow
 def test_several_programs_save_to_one_folder(tmp_path):
     children = [start(tmp_path, 100 * k, 8) for k in range(3)]
     seen = set()
@@ -218,6 +221,7 @@ def test_several_programs_save_to_one_folder(tmp_path):
     assert len(os.listdir(tmp_path)) == 3, os.listdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_reader_of_the_old_checkpoint_keeps_what_it_has_opened(tmp_path):
     folder = tmp_path / "saved"
     with Forking(tmp_path / "output") as forking:

@@ -157,6 +157,7 @@ def test_many_ranks_and_layers(tmp_path):
     assert sum(one.writes for one in plan.ranks) == plan.nbytes
 
 
+@pytest.mark.slow
 def test_what_is_written(source, tmp_path, reads):
     layout = Layout([2, 2], [("*w0", [Shard(1), Shard(0)]), ("*w3", [_StridedShard(0, split_factor=2), Shard(0)])])
     metadata = reshard(source, tmp_path / "new", layout)

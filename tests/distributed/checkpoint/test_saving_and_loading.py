@@ -31,6 +31,7 @@ def files(folder):
     return sorted(os.listdir(folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saving, loading", [(4, 4), (4, 1), (1, 4), (4, 6), (3, 2)])
 def test_any_placements_into_any_others(tmp_path, saving, loading):
     on_ranks(saving, programs.save, tmp_path)
@@ -171,6 +172,7 @@ def test_tensors_on_meta(tmp_path):
         dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_async_save(tmp_path):
     on_ranks(4, programs.save_later, tmp_path)
     assert files(tmp_path) == [".metadata", *(f"__{rank}_0.distcp" for rank in range(4))]
@@ -180,6 +182,7 @@ def test_async_save(tmp_path):
     assert mt.load(tmp_path)["w"].tolist() == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_async_save_with_a_rank_that_fails(tmp_path, monkeypatch):
     on_ranks(3, programs.save, tmp_path)
     before = files(tmp_path)
@@ -203,6 +206,7 @@ def test_async_save_with_a_rank_that_fails(tmp_path, monkeypatch):
     on_ranks(2, programs.load, tmp_path)
 
 
+@pytest.mark.slow
 def test_conversions(tmp_path):
     from metatensor.distributed.checkpoint.format_utils import dcp_to_torch_save, torch_save_to_dcp
 
@@ -266,6 +270,7 @@ def test_ranks_that_disagree(tmp_path):
     assert files(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails(tmp_path):
     on_ranks(4, programs.fail, tmp_path)
     assert len(files(tmp_path)) == 5
@@ -278,6 +283,7 @@ def saved_by_three(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step, scale", [("finish", 2), ("gather", 1)])
 @pytest.mark.parametrize("ranks", [(0,), (1,), (0, 1, 2)])
 def test_communication_that_fails(tmp_path, monkeypatch, saved_by_three, step, scale, ranks):

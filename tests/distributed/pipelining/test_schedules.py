@@ -44,6 +44,7 @@ def twenty_steps():
     return plain(20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, each", [("1F1B", 1), ("ZBVZeroBubble", 2)])
 def test_twenty_steps(twenty_steps, name, each):
     losses, grads = twenty_steps

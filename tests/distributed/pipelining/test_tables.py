@@ -59,6 +59,7 @@ def run_blocking(table):
     return {rank: list(queue) for rank, queue in queues.items() if queue}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_table_can_run(name):
     """Each pass occurs once, after the passes that it needs. Messages come in pairs and block no rank. Both hold in evaluation too."""

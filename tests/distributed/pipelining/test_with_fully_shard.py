@@ -11,6 +11,7 @@ if not hasattr(fsdp.FSDPModule, "set_is_last_backward"):
     pytest.skip("needs fully_shard", allow_module_level=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("name, each", [("1F1B", 1), ("Interleaved1F1B", 2), ("InterleavedZeroBubble", 1), ("ZBVZeroBubble", 2),
                                         ("DualPipeV", 2)])  # fmt: skip

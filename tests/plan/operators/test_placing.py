@@ -43,6 +43,7 @@ def test_memory_is_a_limit():
     assert tight.memory <= 200_000 < free.memory and tight.seconds > free.seconds
 
 
+@pytest.mark.slow
 def test_text_and_json():
     with mt.device("meta"):
         plan = mt.plan.place_operators(decoder(), tokens(8), devices="4xH100, 4 per node", precision="bf16")

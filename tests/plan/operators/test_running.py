@@ -26,6 +26,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_training(case):
     build, inputs, targets, mesh, memory = CASES[case]

@@ -50,6 +50,7 @@ def failures(check, cases):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("check", "listed"), [(suite.check_values, NO_VALUES), (suite.check_metadata, NO_METADATA)])
 def test_a_sample(check, listed):
     cases = numeric(suite.some_cases())

@@ -160,6 +160,7 @@ def dims_of(made):
     return [[d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*graph.input, *graph.output)]
 
 
+@pytest.mark.slow
 def test_sizes_with_names():
     model = Attention().to("cpu").eval()
     ids = mt.randint(0, 20, (2, 5), device="cpu")
@@ -352,6 +353,7 @@ def test_wrong_options(options):
         exported(traced(nn.Linear(3, 4).to("cpu"), rand(2, 3)), **options)
 
 
+@pytest.mark.slow
 def test_without_the_package():
     code = ("import sys; sys.modules['onnx'] = None\nimport metatensor as mt\n"
             "p = mt.program.trace(lambda x: x + 1, mt.empty(3, device='meta'))\n"

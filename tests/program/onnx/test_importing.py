@@ -105,6 +105,7 @@ def test_a_program(tmp_path):
     assert mt.equal(of_inputs(x), program(x)) and len(of_inputs) == 3
 
 
+@pytest.mark.slow
 def test_a_program_without_the_onnx_package(tmp_path):
     from_onnx(models.flattening(), sizes={"batch": 2}).save(tmp_path / "model.mtp")
     script = f"""

@@ -16,6 +16,7 @@ from program.onnx.exports import array, assert_close, exported, run
 RANDOM = {"rand", "dropout", "normal_"}
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(cases.steps, cases.wanted)
 def test_exports_of_random_programs(chosen, returned):

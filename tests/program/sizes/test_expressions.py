@@ -34,6 +34,7 @@ def joined(parts):
 texts = st.recursive(leaf, joined, max_leaves=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(texts, st.integers(0, 50), st.integers(0, 50))
 def test_an_expression_is_what_python_computes(text, m, n):

@@ -94,7 +94,8 @@ def test_files_of_fixed_programs_keep_their_version():
     (lambda s, m: s["sizes"].pop("seq"), "not a size"),
     (lambda s, m: s["expressions"].__setitem__(0, "__import__('os').system('x')"), "not understood"),
     (lambda s, m: s["expressions"].__setitem__(0, "(" * 1000 + "seq" + ")" * 1000), "not an expression"),
-    (lambda s, m: s["expressions"].__setitem__(0, "*".join(["(batch + seq + min(seq, 3) + seq//2)"] * 90)), "terms"),
+    pytest.param(lambda s, m: s["expressions"].__setitem__(0, "*".join(["(batch + seq + min(seq, 3) + seq//2)"] * 90)), "terms",
+                 marks=pytest.mark.slow),
     (lambda s, m: s["expressions"].__setitem__(0, "seq / 2"), "cannot be"),
     (lambda s, m: s["expressions"].__setitem__(0, 5), "texts"),
     (lambda s, m: s["pieces"].clear(), "'pieces'"),
@@ -121,6 +122,7 @@ def test_expressions_of_a_file_are_checked_when_they_are_computed():
         program.at(batch=3, seq=150)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.filterwarnings("ignore")
 def test_mutated_files(seed):

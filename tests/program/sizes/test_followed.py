@@ -77,7 +77,7 @@ HIDDEN = {
 }
 
 
-@pytest.mark.parametrize("what", HIDDEN)
+@pytest.mark.parametrize("what", [pytest.param(what, marks=[pytest.mark.slow] * (what in ("bits", "a range"))) for what in HIDDEN])
 def test_hidden_uses_are_checked_at_all_sizes(what):
     try:
         right_everywhere(HIDDEN[what], 60 if what == "a range" else 200)  # each of its numbers is compared at each size
@@ -91,6 +91,7 @@ def test_hidden_uses_of_very_many_sizes_are_refused(what):
         mt.program.trace(HIDDEN[what], meta(20, 4), sizes={"n": (1, 100_000)}, dims=[["n", None]])
 
 
+@pytest.mark.slow
 def test_numbers_of_each_way_through_the_code():
     right_everywhere(lambda x: x + min(round(x.shape[0] / 6), 3) + max(x.shape[0] % 9, 4))
     right_everywhere(lambda x: x + len(range(0, x.shape[0], 8)) // 4, 150)

@@ -94,6 +94,7 @@ def test_a_loop_over_a_size_is_refused():
         mt.program.trace(fn, meta(6), sizes={"n": (1, 1000)}, dims=[["n"]])
 
 
+@pytest.mark.slow
 def test_numbers_without_an_expression_are_refused():
     def fn(x):
         return x.narrow(0, 0, int(str(x.shape[0])[::-1]) % x.shape[0])
