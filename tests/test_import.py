@@ -25,6 +25,7 @@ def test_import_loads_no_heavy_module():
     assert set(loaded) <= set(bare)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["numpy", "pluggy"])
 def test_meta_work_loads_neither_numpy_nor_pluggy(module):
     code = """

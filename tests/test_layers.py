@@ -68,6 +68,7 @@ def test_every_room_has_a_layer():
     assert {room_of(path) for path in sources()} <= set(LEVEL) | NAMESPACES
 
 
+@pytest.mark.slow
 def test_no_module_imports_a_layer_above_its_own():
     reaching = {
         (path.relative_to(ROOT).as_posix(), room)

@@ -34,6 +34,7 @@ def test_saved_activations_are_those_of_the_formulas(counts):
     assert cases[0].counted == s * b * h * (34 + 5 * a * s // h) + s * b * (5 * a * s % h)
 
 
+@pytest.mark.slow
 def test_parameters_and_operations_are_those_of_the_formulas(counts):
     """Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters, arXiv:2104.04473."""
     for what in ("parameters", "operations of a step"):

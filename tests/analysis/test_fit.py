@@ -80,6 +80,7 @@ def test_requested_micro_batches(linear):
     assert names(report)[0] == ("4 micro-batches of 2,500",) and "largest micro-batch that fits: 4,849" in str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"precision": "bf16-mixed"}, {"recompute": "full", "grad_accumulation": 2}])
 def test_the_largest_batch_is_that_of_trying_each(options):
     model = layers()
@@ -264,6 +265,7 @@ def test_half_precision_of_the_device():
     assert not report and not any("precision" in text for change in report.changes for text in change.changes)
 
 
+@pytest.mark.slow
 def test_batch_normalization_needs_two_samples():
     with mt.device("meta"):
         model = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Linear(64, 64))
@@ -314,6 +316,7 @@ def test_inputs_that_share_the_batch_change_together():
         mt.analysis.fit(model, x(8, 64), mask=x(7, 1), training=True, max_memory="8MB")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("result", [
     lambda batch, sequence: x(batch, sequence, 64), lambda batch, sequence: (x(batch, sequence, 64), x(batch, 1, 1)),
     lambda batch, sequence: {"x": x(batch, sequence, 64)},

@@ -81,6 +81,7 @@ def test_linspace(dtype, start, stop, num, endpoint, imaginary):
     agree("linspace", start, stop, num, endpoint=endpoint, tolerance=1e-5, **({} if dtype is None else {"dtype": dtype}))
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_meshgrid(data):
@@ -100,6 +101,7 @@ def test_meshgrid_in_no_known_order():
         xp.meshgrid(xp.ones(2), indexing="yx")
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_triangles(data):
@@ -108,6 +110,7 @@ def test_triangles(data):
         agree(name, x, k=data.draw(st.integers(-5, 5)))
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_asarray_of_values(data):

@@ -32,6 +32,7 @@ def test_promotion(names):
     assert xp.result_type(mt.ones((), dtype=mine[0], device="meta"), mine[1]) is xp.result_type(*mine)
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(ALL), min_size=1, max_size=4), st.sampled_from([True, 3, 2.5, 1j]))
 def test_promotion_of_several(names, number):
     mine, other = dtypes(*names)

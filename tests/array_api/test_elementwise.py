@@ -102,6 +102,7 @@ def test_two_operands(name, data):
     agree(name, a, b, exact=name in EXACT)
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_clip(data):

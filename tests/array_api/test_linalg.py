@@ -44,6 +44,7 @@ def definite(x):
     return (x @ np.conj(np.swapaxes(x, -1, -2)) + np.eye(x.shape[-1])).astype(x.dtype)
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_products(data):
@@ -59,6 +60,7 @@ def test_products(data):
         agree(name, a, b, **NEAR)
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_tensordot(data):
@@ -107,6 +109,7 @@ def test_vectors_that_do_not_fit():
         xp.matmul(x[0, 0], x)
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_parts_of_matrices(data):
@@ -150,6 +153,7 @@ def test_eigenvalues(x):
     same(ours("linalg.eigh", x, device="meta"), want, values=False)
 
 
+@pytest.mark.slow
 @SOME
 @given(matrices(), st.data())
 def test_decompositions(x, data):
@@ -198,6 +202,7 @@ def test_names_of_results():
         xp.linalg.inv(xp.zeros((2, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
 @SOME
 @given(st.data())
@@ -211,6 +216,7 @@ def test_transforms_along_one_axis(name, data):
     agree(f"fft.{name}", x, **NEAR)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn"])
 @SOME
 @given(st.data())
@@ -225,6 +231,7 @@ def test_transforms_along_several(name, data):
     agree(f"fft.{name}", x, **NEAR)
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_frequencies(data):

@@ -28,6 +28,7 @@ def axes_of(x, unique=True):
     return places.flatmap(lambda ps: st.tuples(*(st.sampled_from([p, p - x.ndim]) for p in ps)))
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_broadcasting(data):
@@ -66,6 +67,7 @@ def test_joining(data):
     agree("unstack", stacked[0], axis=axis)
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_axes(data):
@@ -80,6 +82,7 @@ def test_axes(data):
         agree("moveaxis", x, axes[0], to[0])
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_squeeze(data):
@@ -95,6 +98,7 @@ def test_squeeze(data):
         agree("squeeze", x, axis=axes[0])
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_repeating(data):
@@ -108,6 +112,7 @@ def test_repeating(data):
     agree("repeat", x, counts, axis=axis, meta=False)
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_reshape(data):
@@ -128,6 +133,7 @@ def test_reshape(data):
             xp.reshape(tensor, shape, copy=False)
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_roll(data):

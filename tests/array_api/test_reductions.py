@@ -31,6 +31,7 @@ def axes_of(x):
     return st.none() | one | several.map(lambda ps: tuple(p - x.ndim if i % 2 else p for i, p in enumerate(ps)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "std", "var", "all", "any", "count_nonzero"])
 @SOME
 @given(st.data())
@@ -51,6 +52,7 @@ def test_reductions(name, data):
     agree(name, x, axis=axis, keepdims=data.draw(st.booleans()), tolerance=1e-4 if dtype in ("float32", "complex64") else None, **how)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cumulative_sum", "cumulative_prod"])
 @SOME
 @given(st.data())
@@ -67,6 +69,7 @@ def test_running_along_no_axis():
         xp.cumulative_sum(xp.ones((2, 2), device="meta"))
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_diff(data):
@@ -82,6 +85,7 @@ def test_diff(data):
     agree("diff", x, axis=axis, n=data.draw(st.integers(1 if how else 0, total)), tolerance=1e-3, **how)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["argmax", "argmin", "sort", "argsort"])
 @SOME
 @given(st.data())
@@ -99,6 +103,7 @@ def test_order(name, data):
     agree(name, x, axis=axis, descending=descending, stable=True)
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_searching(data):
@@ -122,6 +127,7 @@ def test_nonzero_and_where(data):
     agree("where", x.astype(bool), data.draw(st.sampled_from([0, 1.5])), b)
 
 
+@pytest.mark.slow
 @SOME
 @given(st.data())
 def test_sets(data):

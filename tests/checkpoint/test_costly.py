@@ -67,6 +67,7 @@ def charged(tmp_path, keys, searches):
     return (1 << 40) - budget.left
 
 
+@pytest.mark.slow
 def test_searching_a_path_of_integers_is_charged(tmp_path):
     """Looking up the last key of a probe path is charged as many steps as the path is long; without a path it is charged one step."""
     path, line = costly.orbit(14, 8000), range(8001)

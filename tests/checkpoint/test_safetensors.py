@@ -283,6 +283,7 @@ def test_any_json(header, data):
     only_checkpoint_errors(pack(header, data))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes(content):
@@ -299,6 +300,7 @@ def test_a_sound_file_with_bytes_changed_and_cut(changes, cut):
     only_checkpoint_errors(bytes(content[: len(content) - cut % 40]))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     st.dictionaries(

@@ -19,6 +19,7 @@ def quickly(monkeypatch):
     monkeypatch.setattr(calibration, "programs", programs)
 
 
+@pytest.mark.slow
 def test_a_file(run, quickly, tmp_path):
     path = tmp_path / "mine.toml"
     result = run("calibrate", "--device", "cpu", "--quick", "-o", str(path))
@@ -26,6 +27,7 @@ def test_a_file(run, quickly, tmp_path):
     assert "operators" in result.stdout and "exp" in load_profile(path).operators
 
 
+@pytest.mark.slow
 def test_to_the_terminal(run, quickly):
     result = run("calibrate", "--quick")
     assert result.exit_code == 0, result.output

@@ -135,6 +135,7 @@ def test_names_cannot_move_the_cursor(tmp_path, run):
         assert "\x1b" not in result.output and "\\ud800" in result.output, more
 
 
+@pytest.mark.slow
 def test_very_many_rows(tmp_path, run):
     mt.save({f"layers.{i}.w": mt.empty(i % 7, device="meta") for i in range(2000)}, tmp_path / "many.pt")
     lines = run("inspect", str(tmp_path / "many.pt")).output.splitlines()

@@ -107,6 +107,7 @@ def test_a_forward_pass(layer, run):
     assert half["requested"]["bytes"] == 420_000 and half["largest"]["setting"]["batch"] == 950
 
 
+@pytest.mark.slow
 def test_a_model_is_built_once(counted, run):
     arguments = ("-i", "float32[64,8]", "-i", "mask=bool[64,1]", "--device", "t4")
     for command in (("fit", "--train", "--max-memory", "5kB"), ("fit",), ("estimate",), ("estimate", "--train"), ("check", "--train")):

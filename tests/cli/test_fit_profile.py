@@ -27,6 +27,7 @@ def steps(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_fit_prints_errors_and_writes_a_profile(run, steps, tmp_path):
     target = tmp_path / "mine.toml"
     result = run("fit-profile", str(steps), "-o", str(target))

@@ -23,6 +23,7 @@ def test_python_m(models):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["click", "rich"])
 def test_without_its_packages_it_says_what_to_install(missing):
     code = f"""

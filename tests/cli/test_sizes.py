@@ -49,6 +49,7 @@ def test_bad_counts(text):
         parse_count(text)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=12))
 def test_any_text(text):
     for parse in (parse_count, parse_bytes):

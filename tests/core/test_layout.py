@@ -23,6 +23,7 @@ def test_contiguous_strides_are_those_of_numpy(shape):
         expected *= max(size, 1)
 
 
+@pytest.mark.slow
 @given(st.lists(sizes, min_size=1, max_size=4))
 def test_broadcast_agrees_with_numpy(shapes):
     numpy = pytest.importorskip("numpy")
@@ -40,6 +41,7 @@ def _reaches(shape, strides):
     return [sum(i * s for i, s in zip(index, strides)) for index in itertools.product(*map(range, shape))]
 
 
+@pytest.mark.slow
 @given(st.permutations(range(4)), st.lists(st.integers(1, 3), min_size=4, max_size=4),
        st.lists(st.integers(1, 6), min_size=1, max_size=5))
 def test_a_view_shows_the_same_elements(order, shape, new_shape):

@@ -190,6 +190,7 @@ def test_nothing_grows():
     assert m.current == 0 and m.peak < 200
 
 
+@pytest.mark.slow
 def test_a_storage_may_outlive_its_tracker_and_its_interpreter():
     code = "import metatensor as mt\nwith mt.analysis.MemoryTracker():\n    kept = mt.empty(3, device='meta')\nprint('done')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -30,6 +30,7 @@ def test_what_cannot_be_read_says_so(text):
         parse(text)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 def test_any_text_parses_or_is_a_schema_error(text):
     try:

@@ -92,6 +92,7 @@ def test_numbers_are_those_of_the_cpu():
     assert compared > 1000
 
 
+@pytest.mark.slow
 @needs_cpu
 def test_long_chains_do_not_grow():
     with mt.FakeTensorMode():

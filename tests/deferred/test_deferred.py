@@ -336,6 +336,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.integers(0, 2), st.integers(0, 2)), max_size=12))
 def test_any_sequence_of_updates(steps):

@@ -43,6 +43,7 @@ def test_cuda_gets_an_index(mode):
         assert str(mt.rand(2).device) == "cuda:1"
 
 
+@pytest.mark.slow
 def test_a_plugin_whose_hardware_is_absent_is_not_asked():
     """Run in a new process, because another test may have loaded the plugin."""
     code = """

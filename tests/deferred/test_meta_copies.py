@@ -151,6 +151,7 @@ class TestArrays:
         assert made.is_meta and made.shape == (2, 3) and made.dtype is mt.float32
 
 
+@pytest.mark.slow
 def test_no_library_is_imported():
     code = (
         "import sys, metatensor as mt\n"

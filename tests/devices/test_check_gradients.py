@@ -38,6 +38,7 @@ def check(name, *only):
     return check_device(name, kernels=False, train=True, only=only)
 
 
+@pytest.mark.slow
 def test_right_gradients(changed_device):
     names = ["mul", "nn.functional.layer_norm", "nn.functional.conv2d", "softmax", "index_select", "sort.stable", "cat", "eq", "expand"]
     report = check(changed_device(), *names)

@@ -47,6 +47,7 @@ def test_the_disk_device(tmp_path, monkeypatch):
     assert check_device("disk").ok
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_the_hosts(installed):
     name = installed(ArrayBackend("standin", FakeCupy(), table=KernelTable("standin")))
     report = check_device(name)
@@ -186,6 +187,7 @@ def kernel_mistakes():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(KIT.find("exp") is None, reason="the kit has no kernel for exp")
 @pytest.mark.parametrize("kernel, message", list(kernel_mistakes().items()), ids=lambda value: getattr(value, "__name__", ""))
 def test_a_wrong_kernel_is_found_and_named(installed, kernel, message):

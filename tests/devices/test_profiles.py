@@ -91,6 +91,7 @@ def test_figures_have_sources_and_are_physically_possible(name):
         assert 1e-6 <= profile.launch_overhead <= 50e-6
 
 
+@pytest.mark.slow
 def test_names_and_aliases_are_unique():
     names = [alias for name in NAMES for alias in (name, *device_profile(name).aliases)]
     assert len(names) == len(set(names))

@@ -226,6 +226,7 @@ def test_every_place_of_memory_is_taken_by_one_device():
     assert DLDeviceType is __import__("metatensor.utils.dlpack", fromlist=["x"]).DLDeviceType
 
 
+@pytest.mark.slow
 def test_taking_memory_of_the_host_loads_no_other_device():
     code = """
 import sys, numpy as np, metatensor as mt

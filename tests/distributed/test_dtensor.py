@@ -375,6 +375,7 @@ def test_functions_on_parts():
     assert on_ranks(check) == [(Partial(), [16.0, 16.0], 2.0)] * 4
 
 
+@pytest.mark.slow
 def test_views_are_cut_only_where_the_order_of_elements_allows():
     def check(mesh):
         whole = mt.arange(24.0)
@@ -398,6 +399,7 @@ def test_a_change_of_shape_in_place():
     assert on_ranks(check) == [((8,), Shard(0), (4,), Shard(0))] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
     pytest.param("mm", marks=pytest.mark.slow), "sum", "addmm", "gather", "cat", "native_layer_norm", "_unsafe_view", "max.dim",
     "convolution", "index_add",

@@ -132,6 +132,7 @@ def test_a_view_keeps_the_parts_of_a_dimension_that_it_merges(name):
     distributed.sim.run(run, world_size=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(4, 6, 8), (4, 3, 5)])
 def test_views_of_tensors_that_are_divided_twice(shape):
     """How many runs a part has depends on both mesh dimensions, and dimensions may be divided unevenly."""

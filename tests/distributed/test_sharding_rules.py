@@ -75,6 +75,7 @@ def test_the_whole_table_is_readable():
     assert parse_rules(format_rules(names)) == names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["add", "mm", "sum", "softmax", "gather", "view", "nn.functional.linear"])
 def test_the_table_is_what_trying_finds(name):
     from metatensor.distributed.tensor.sharding.making import make_rules, sharded_overloads

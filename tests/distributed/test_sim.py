@@ -117,6 +117,7 @@ def test_messages_that_do_not_fit():
         sim.run(world(wrong), world_size=2)
 
 
+@pytest.mark.slow
 def test_deadlocks_are_found_at_once():
     def missing():
         if dist.get_rank() != 1:

@@ -41,6 +41,7 @@ def test_stores(store):
     assert store.get("late") == b"x"
 
 
+@pytest.mark.slow
 def test_a_file_is_shared_between_processes(tmp_path):
     path = str(tmp_path / "store")
     code = f"from metatensor.distributed import FileStore; s = FileStore({path!r}); [s.add('n', 1) for _ in range(20)]"

@@ -60,6 +60,7 @@ def test_every_pair_of_pytorch(torch):
     assert not registered - compared - abstract
 
 
+@pytest.mark.slow
 def test_divergences_on_meta_and_registering():
     p = ours.Normal(mt.empty(3, device="meta"), mt.empty(3, device="meta"))
     assert ours.kl_divergence(p, p).shape == (3,)
@@ -135,6 +136,7 @@ def test_nothing_apart_is_exactly_zero():
         assert ours.kl_divergence(d, d).item() == 0.0, d
 
 
+@pytest.mark.slow
 def test_wishart_without_gradients():
     p, q = (ours.Wishart(F64(df), mt.eye(2, dtype=mt.float64) * s) for df, s in ((4.0, 1.0), (5.0, 2.0)))
     mt.manual_seed(0)

@@ -54,6 +54,7 @@ def test_vmap():
     assert found.tolist() == pytest.approx(ours.Normal(loc, 1.0).log_prob(x).tolist())
 
 
+@pytest.mark.slow
 def test_modules_answer_to_pytorchs_names():
     code = """
 from metatensor import torch_api

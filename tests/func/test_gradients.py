@@ -253,6 +253,7 @@ def test_modules():
         close(each[name].sum(0), p.grad)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transform", [grad, hessian])
 def test_on_meta(transform):
     x = mt.empty(3, 4, device="meta")

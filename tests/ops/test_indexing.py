@@ -331,6 +331,7 @@ def test_0d_tensors():
         t[:]
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.one_of(

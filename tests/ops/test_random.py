@@ -121,6 +121,7 @@ def test_standard_gamma(shape, device):
         mt._standard_gamma(mt.tensor([-1.0]).to(device))
 
 
+@pytest.mark.slow
 def test_sample_dirichlet(device):
     mt.manual_seed(6)
     weights = mt.tensor([1e-4, 0.5, 2.0]).expand(N, 3).to(device)
@@ -295,6 +296,7 @@ def test_process_generator():
     assert mt.seed() == mt.initial_seed()
 
 
+@pytest.mark.slow
 def test_state_without_a_cpu_device():
     """If no device can hold a tensor, the state is bytes, and random ops on meta are still counted."""
     code = """if True:

@@ -23,6 +23,7 @@ def test_fake_tensors_score_as_meta_does(path, device):
         assert floor.passing(path, device=device) == expected
 
 
+@pytest.mark.slow
 def test_floor_names_only_recorded_ops():
     recorded = {record["op"] for record in records.read(records.files())}
     assert set(floor.load()) <= recorded

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 import metatensor as mt
 from metatensor import distributed as dist
 from metatensor.distributed import CommunicationLog
@@ -20,6 +22,7 @@ PLAN = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_tensor_parallelism(monkeypatch):
     costers = []
     monkeypatch.setattr(Coster, "__init__", lambda self, *args, _make=Coster.__init__: (costers.append(self), _make(self, *args))[1])

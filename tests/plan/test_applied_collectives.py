@@ -108,6 +108,7 @@ def test_collectives_of_divided_sequences_and_experts(make, degrees, divided):
         assert calls == expected[place]
 
 
+@pytest.mark.slow
 def test_collectives_of_what_was_not_costed(plan):
     with pytest.raises(ValueError, match="collectives: the layout data 8.*was not costed"):
         plan.collectives(fp32(8))

@@ -140,6 +140,7 @@ def test_layouts_with_several_stages_on_a_rank_or_gradients_of_weights_later(deg
     assert trained(plan, degrees, model, batch) == pytest.approx(expected, rel=2e-6)
 
 
+@pytest.mark.slow
 def test_half_precision_with_float32_copies(plan, base, batch, alone):
     found = [trained(plan, Degrees(4, 1, 1, shard), base, batch) for shard in (0, 1, 3)]
     for losses in found:
@@ -149,6 +150,7 @@ def test_half_precision_with_float32_copies(plan, base, batch, alone):
     assert found[0] != pytest.approx(alone, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_what_a_rank_holds(plan, base):
     def hold(degrees):
         dist.init_process_group()
@@ -164,6 +166,7 @@ def test_what_a_rank_holds(plan, base):
     assert [count for _, count in dist.sim.run(hold, fp32(4), world_size=4)] == [whole] * 4
 
 
+@pytest.mark.slow
 def test_deferred_models_compute_only_their_stage(plan, batch, alone):
     def train():
         dist.init_process_group()
@@ -307,6 +310,7 @@ class Constant(unusual.Sum):
         return super().forward(x * self.factor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [unusual.Reversed, unusual.Twice, Constant, unusual.Tied])
 @pytest.mark.parametrize("degrees", [fp32(1, 2), fp32(2), fp32(2, 1, 1, 2), fp32(2, 1, 1, 3)], ids=str)
 def test_unusual_models(kind, degrees):
@@ -341,6 +345,7 @@ def test_unusual_models(kind, degrees):
         assert dist.sim.run(run, world_size=2)[0] == pytest.approx(alone(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_several_arguments():
     class Two(Decoder):
         def forward(self, tokens, mask):
@@ -353,6 +358,7 @@ def test_several_arguments():
         applied(plan, world=2, model=model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "error", "text"), [
     ({"world": 2}, ValueError, r"apply: the layout .* is for 4 ranks, but the program has 2"),
     ({"which": fp32(8)}, ValueError, "apply: the layout data 8.*was not costed"),
@@ -367,6 +373,7 @@ def test_other_ranks_and_models(options, error, text, plan):
         applied(plan, **options)
 
 
+@pytest.mark.slow
 def test_meshes_of_another_shape(plan):
     def run(shape, names):
         dist.init_process_group()
@@ -380,6 +387,7 @@ def test_meshes_of_another_shape(plan):
         dist.sim.run(run, (1, 2, 2), names, world_size=4)
 
 
+@pytest.mark.slow
 def test_a_model_is_applied_once_and_steps_have_their_samples(plan):
     def run():
         dist.init_process_group()
@@ -396,6 +404,7 @@ def test_a_model_is_applied_once_and_steps_have_their_samples(plan):
         dist.sim.run(run, world_size=4)
 
 
+@pytest.mark.slow
 def test_plans_without_layouts_or_arguments():
     small = searched(max_memory=1000, pipeline=[1], tensor=[1])
     with pytest.raises(ValueError, match="apply: no layout fits; the nearest is"):

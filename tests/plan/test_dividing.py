@@ -86,6 +86,7 @@ def test_state_and_weights_are_divided(ranks):
     assert f"{ranks} devices serve a copy of the model together" in str(plan) and plan.to_dict()["tensor"] == ranks
 
 
+@pytest.mark.slow
 def test_a_step_has_the_collectives_of_the_run():
     with simulated(4):
         decoder = DividedDecoder(model(), None, None, 4, topology("4xH100"))
@@ -108,6 +109,7 @@ def test_experts_are_divided():
     assert any("experts are divided among the devices: 3 modules" in remark for remark in plan.remarks)
 
 
+@pytest.mark.slow
 def test_stored_weights_are_divided(tmp_path):
     made = model()
     from metatensor.plan.weights import StoredWeights

@@ -23,6 +23,7 @@ def plans():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="needs tomllib")
 def test_torchtitan(plans):
     found = tomllib.loads(plans["full"].export("torchtitan.toml"))

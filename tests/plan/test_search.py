@@ -38,6 +38,7 @@ def test_layouts_use_all_devices_and_the_whole_batch(plan):
     assert [layout.seconds for layout in plan.layouts] == sorted(layout.seconds for layout in plan.layouts)
 
 
+@pytest.mark.slow
 def test_the_parts_add_up(plan):
     for layout in plan.layouts[::20]:
         assert sum(layout.parts().values()) == pytest.approx(layout.seconds)
@@ -49,6 +50,7 @@ def of(plan, **degrees):
     return next(one for one in plan.layouts if one.degrees == Degrees(**degrees))
 
 
+@pytest.mark.slow
 def test_states_by_sharding(plan):
     numel = sum(p.numel() for p in decoder().parameters())
     plain, one, two, three = (of(plan, data=8, shard=n).memory[0] for n in range(4))
@@ -60,11 +62,13 @@ def test_states_by_sharding(plan):
     assert three["parameter"] == 4 * numel // 8 and three["communication"] > 0
 
 
+@pytest.mark.slow
 def test_recomputation_trades_time_for_memory(plan):
     none, full = of(plan, data=8), of(plan, data=8, recompute="full")
     assert full.memory[0]["saved"] < none.memory[0]["saved"] / 3 and full.compute > none.compute
 
 
+@pytest.mark.slow
 def test_a_pipeline_holds_micro_batches_and_waits(plan):
     layout = of(plan, data=4, pipeline=2)
     first, last = layout.memory
@@ -73,6 +77,7 @@ def test_a_pipeline_holds_micro_batches_and_waits(plan):
     assert first["saved"] > last["saved"] - single / 2 and layout.pipeline_communication > 0
 
 
+@pytest.mark.slow
 def test_the_pareto_front(plan):
     front = plan.pareto()
     assert front[0] is plan.best
@@ -94,6 +99,7 @@ def test_limits(plan):
         none.best
 
 
+@pytest.mark.slow
 def test_the_fastest_of_all_that_fit(plan):
     """Each layout alone is as fast as in the search, so the best is that of trying all."""
     for layout in plan.layouts[:: len(plan.layouts) // 5]:
@@ -104,6 +110,7 @@ def test_the_fastest_of_all_that_fit(plan):
         assert plan.best.seconds <= alone.best.seconds
 
 
+@pytest.mark.slow
 def test_explanations(plan):
     a, b = of(plan, data=8), of(plan, data=8, recompute="full")
     text = plan.explain(a.degrees, b.degrees)
@@ -115,6 +122,7 @@ def test_explanations(plan):
         plan.explain(0, Degrees(data=3))
 
 
+@pytest.mark.slow
 def test_json_and_text(plan):
     found = json.loads(json.dumps(plan.to_dict(top=3)))
     assert len(found["layouts"]) == 3 and found["layouts"][0]["step_time_s"] == plan.best.seconds
@@ -291,6 +299,7 @@ def test_stages_are_as_short_as_possible():
     assert split([1.0, 2.0], 0.5, 0.5, 1) == [(0, 2)]
 
 
+@pytest.mark.slow
 def test_a_model_of_one_part_is_divided_across_nodes():
     with mt.device("meta"):
         table = nn.Sequential(nn.Embedding(1_000_000, 64), nn.Linear(64, 1))

@@ -128,6 +128,7 @@ def sgd(parameters, momentum):
     return mt.optim.SGD(parameters, lr=0.1, momentum=momentum)
 
 
+@pytest.mark.slow
 def test_attributes_and_arguments_of_functions_are_changes(tmp_path):
     def plan(times, momentum, file):
         with mt.device("meta"):

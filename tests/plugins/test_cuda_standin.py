@@ -46,6 +46,7 @@ def test_recorded_calls(cuda, sample, device):
     assert not problems, f"{len(problems)} of {compared} differ:\n" + "\n".join(problems[:20])
 
 
+@pytest.mark.slow
 def test_the_benchmark(cuda):
     from benchmarks import cuda as benchmark
 

@@ -378,6 +378,7 @@ def test_installed_distributions(tmp_path):
     """, METATENSOR_BLOCK_PLUGINS="good,acme-bad") == "bad good"
 
 
+@pytest.mark.slow
 def test_importing_metatensor_loads_no_plugin_machinery(tmp_path):
     install(tmp_path, "acme-bad", "acme_bad", "raise SystemError('imported')", "bad")
     assert run(tmp_path, """

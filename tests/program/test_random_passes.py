@@ -95,6 +95,7 @@ def test_decompose_what_is_functional(chosen, returned):
     cases.assert_same(cases.outcome(program), cases.outcome(parts), close=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases.steps, cases.wanted)
 def test_change_dtype(chosen, returned):
@@ -108,6 +109,7 @@ def test_change_dtype(chosen, returned):
     assert [value.dtype for value in back.outputs] == [value.dtype for value in program.outputs]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(cases.steps, cases.wanted, st.sets(st.integers(0, 30), max_size=4))
 def test_split(chosen, returned, cuts):

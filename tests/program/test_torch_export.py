@@ -262,6 +262,7 @@ def test_expressions_of_sizes(text, expected):
 WORDS = ("as_int", "as_tensor", "as_none", "name", "x", "null", "-1", "1e999", "9223372036854775808", "[]", "{}", '""', "true")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dictoutput_export.pt2", "sizes_export.pt2", "conditions_export.pt2"])
 def test_mutated_files_are_refused_or_run(name):
     original = zipfile.ZipFile(ARCHIVES / name)

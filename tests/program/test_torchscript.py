@@ -256,6 +256,7 @@ def mutated(data, r):
     return bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["loops_script.pt", "lists_script.pt", "methods_script.pt", "dictoutput_trace.pt"])
 def test_mutated_archives_are_refused_or_run(name, monkeypatch):
     monkeypatch.setattr(interpreter, "MAX_STEPS", 20_000)

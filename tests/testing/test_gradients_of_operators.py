@@ -150,6 +150,7 @@ def test_the_kernel_is_wrong_and_the_rule_is_right():
         check_op(op, [(X,)])
 
 
+@pytest.mark.slow
 def test_builtin_operators_and_missing_gradients():
     assert check_op(mt.mul, [(X, Y)], gradients=True).ok
     assert check_op(mt.nn.functional.layer_norm, [(X, (3,))], gradients=True).ok

@@ -94,6 +94,7 @@ def test_size(model):
     found.assert_outcomes(failed=1)
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_shows_its_own_error(result):
     found = result(MODEL + """
 @pytest.mark.max_memory("1")
@@ -166,6 +167,7 @@ def test_the_page(result):
     found.assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_other_kinds_of_tests(result):
     found = result("""
     import unittest

@@ -228,6 +228,7 @@ class Sized(torch.nn.Module):
         return self.line(x).view(b * s, c) / s, s + 1
 
 
+@pytest.mark.slow
 def test_sizes_that_vary():
     model, Dim = Sized(), torch.export.Dim
     exported = torch.export.export(model, (torch.rand(2, 7, 8),), dynamic_shapes={"x": {0: Dim("batch", min=1, max=64), 1: Dim.AUTO}})

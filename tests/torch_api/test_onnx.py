@@ -89,6 +89,7 @@ def test_programs_are_saved_in_several_ways(model, tmp_path):
         made(ids(2, 3), ids(2, 3))
 
 
+@pytest.mark.slow
 def test_dynamic_axes(model):
     made = onnx.export(model, (ids(2, 3),), input_names=["x"], output_names=["y"], dynamic_axes={"x": {0: "batch"}, "y": {0: "batch"}})
     assert dims(made.model_proto.graph.input) == [["batch", 3]]
@@ -110,6 +111,7 @@ def test_dynamic_shapes(model, shapes):
     assert_right(made, model, ids(6, 4))
 
 
+@pytest.mark.slow
 def test_dimensions_of_export(model):
     from metatensor.torch_api.torch.export import Dim
 
@@ -203,6 +205,7 @@ def test_the_signature_is_pytorchs():
     assert list(theirs) == list(ours) and [p.kind for p in theirs.values()] == [p.kind for p in ours.values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [None, {"x": {0: "batch"}}])
 def test_export_leaves_the_module_as_it_was(dynamic):
     norm = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).to("cpu").train()

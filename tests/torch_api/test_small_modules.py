@@ -242,6 +242,7 @@ def test_names_of_results_are_torchs():
     assert done.stdout.startswith("torch.return_types.max(\nvalues="), done.stderr
 
 
+@pytest.mark.slow
 def test_benchmark_and_environment():
     from metatensor.utils import benchmark, collect_env
 

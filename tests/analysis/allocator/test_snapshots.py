@@ -121,6 +121,7 @@ def test_histories_that_contradict_the_segments_are_refused(load, action):
         compare(load(value))
 
 
+@pytest.mark.slow
 def test_senseless_histories_do_no_harm(load):
     generator = random.Random(0)
     actions = ["alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom", "new"]

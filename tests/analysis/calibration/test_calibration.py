@@ -40,6 +40,7 @@ def test_programs_that_fail_are_named(ticks):
     assert all(sample.seconds >= 0 for sample in samples)
 
 
+@pytest.mark.slow
 def test_the_profile_can_be_read(ticks):
     found, parts = few(), []
     state = mt.get_rng_state()

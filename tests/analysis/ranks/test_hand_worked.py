@@ -69,6 +69,7 @@ def ddp():
     return profile_ranks(train, CONFIG, 1, T, False, setup=data_parallel, topology="8xH100")
 
 
+@pytest.mark.slow
 def test_data_parallelism(ddp):
     assert [one.ranks for one in ddp.classes] == [list(range(8))]
     one, weights = ddp.classes[0], 2 * (MATRICES + NORMS)

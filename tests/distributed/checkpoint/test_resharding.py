@@ -76,6 +76,7 @@ def test_the_layout_is_that_of_distributed_tensors():
     on_ranks(6, check)
 
 
+@pytest.mark.slow
 def test_every_rank_reads_what_was_planned(source, reads):
     layout = Layout([2, 2], [("*w0", [Shard(1), Shard(0)]), ("*w3", [Shard(2), Replicate()])])
     plan = plan_reshard(source, layout)
@@ -150,6 +151,7 @@ def test_bytes_that_stay(tmp_path):
     assert {one.buffer for one in plan_reshard(tmp_path, Layout([1])).ranks} == {0}
 
 
+@pytest.mark.slow
 def test_many_ranks_and_layers(tmp_path):
     mt.save({f"layers.{i}.w": mt.ones(512, 64, device="cpu") for i in range(20)}, tmp_path / "model.safetensors")
     plan = plan_reshard(tmp_path, Layout([64, 8], [(None, [Shard(0), Shard(1)])]))

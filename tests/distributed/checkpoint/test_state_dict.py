@@ -76,6 +76,7 @@ def test_complete_states_go_to_rank_0():
     on_ranks(4, run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [mt.optim.AdamW, mt.optim.SGD, mt.optim.Adagrad])
 def test_training_goes_on_with_another_mesh(tmp_path, kind):
     def first():

@@ -100,6 +100,7 @@ def test_accumulation_without_communication():
     assert on_ranks(train, size=2) == [True, True]
 
 
+@pytest.mark.slow
 def test_division():
     average, total = dist.ReduceOp.AVG, dist.ReduceOp.SUM
     assert _division(8, None, F32, None, False) == (None, None, average, average)

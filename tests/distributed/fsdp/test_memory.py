@@ -108,6 +108,7 @@ def test_storages_are_freed(mesh):
             assert memory.current == 0
 
 
+@pytest.mark.slow
 def test_llama_3_8b_on_8_ranks(mesh, monkeypatch):
     """Parameters, gradients and states of AdamW of one of 8 ranks, in float32."""
     monkeypatch.syspath_prepend(str(EXAMPLES))

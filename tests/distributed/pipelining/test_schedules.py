@@ -33,6 +33,7 @@ def reference():
     return plain()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("name, each", KINDS)
 def test_gradients_are_those_of_one_process(name, each, ranks, reference):
@@ -52,6 +53,7 @@ def test_twenty_steps(twenty_steps, name, each):
     same(sim.run(connected(trained), name, each, 20, world_size=4), losses, grads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, each", KINDS)
 def test_messages_on_meta_are_those_with_data(name, each):
     real = sim.run(connected(trained), name, each, world_size=2, record=True)
@@ -62,6 +64,7 @@ def test_messages_on_meta_are_those_with_data(name, each):
         assert len(real.logs[rank]) > 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, each", [("1F1B", 1), ("InterleavedZeroBubble", 2), ("ZBVZeroBubble", 2)])
 def test_with_data_parallel_replicas(name, each, reference):
     """A mesh of two stages, or four, and two replicas, each with half of the batch."""

@@ -37,6 +37,7 @@ def test_few_rows_cut_the_matrices_and_many_rows_the_batch():
     assert linear.inputs[0] == (Shard(0),)
 
 
+@pytest.mark.slow
 def test_memory_is_a_limit():
     inputs, targets = [mt.randn(32, 64)], [mt.randint(0, 16, (32,))]
     free, tight = (models.placed(models.mlp, inputs, targets, (4,), memory) for memory in (10**9, 200_000))
@@ -129,6 +130,7 @@ def test_wrong_meshes_and_models():
         mt.plan.place_operators(models.mlp, mt.empty(4, 64, device="meta"), devices="2xH100, 2 per node")
 
 
+@pytest.mark.slow
 def test_nothing_fits():
     """The message says how much memory would be enough; it is."""
     with pytest.raises(ValueError, match="no placement was found that fits into 1.00 MB on each of 8 devices; (.+) would be enou") as error:

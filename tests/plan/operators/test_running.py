@@ -38,6 +38,7 @@ def test_training(case):
     models.compare(plan, build, inputs, targets)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", [*unusual.PARTS, *unusual.WHOLE])
 def test_unusual_models(build):
     mt.manual_seed(3)
@@ -81,6 +82,7 @@ def test_inference():
         assert mt.allclose(y, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_gradients_of_scaled_losses():
     """The gradient that the loss gets, as from a GradScaler, scales all others."""
     inputs, targets = [mt.randn(32, 64)], [mt.randint(0, 16, (32,))]

@@ -58,6 +58,7 @@ def test_a_sample(check, listed):
     assert failures(check, sample) == set(listed) & set(sample)
 
 
+@pytest.mark.slow
 def test_another_device():
     pytest.importorskip("metatensor_disk")
 

@@ -244,6 +244,7 @@ def test_what_depends_on_sizes_otherwise_is_refused():
 # Functions ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_modules_as_functions():
     layers = [nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2)]
     model = nn.Sequential(*layers, nn.Linear(8, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 3))).to("cpu").eval()

@@ -44,6 +44,7 @@ def mutations(seed, count):
         yield mutating.fields_changed(data, rng, kinds) if rng.random() < 0.8 else mutating.bytes_changed(data, rng)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_mutated_models():
     found = [examined(data) for data in mutations(0, 60)]
@@ -62,6 +63,7 @@ def on_meta(made, *inputs, **options):
     return OnnxModel(made, device="meta", **options)(*inputs)
 
 
+@pytest.mark.slow
 def test_large_constants_are_not_made_on_the_host():
     made = model([node("ConstantOfShape", "size", "y")], [], ["y"], size=np.array([1 << 20, 1 << 20]))
     assert on_meta(made).shape == (1 << 20, 1 << 20)

@@ -104,6 +104,7 @@ def test_sizes_that_are_tried_late():
         pass
 
 
+@pytest.mark.slow
 def test_where_a_slice_is_longer_than_its_tensor():
     try:
         right_everywhere(lambda x: x[: 1 + math.gcd(x.shape[0], 11)] + 1)

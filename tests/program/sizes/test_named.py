@@ -84,6 +84,7 @@ def test_sizes_that_raise_are_named():
         program(meta(7))
 
 
+@pytest.mark.slow
 def test_a_loop_over_a_size_is_refused():
     def fn(x):
         for _ in range(x.shape[0]):
