@@ -78,9 +78,18 @@ cdef object interleave_meta(Call* c):
     return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))
 
 
+cdef object interleave_int_meta(Call* c):
+    """Arguments: input, repeats, dim, output_size."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t length = mul_dims(t.sizes[dim_arg(c, 2, t.ndim)], int_arg(c, 1))
+    if int_arg(c, 3) != length:
+        raise RuntimeError(f"{op_name(c)}(): output_size must be the length of the result, {length}, got {int_arg(c, 3)}")
+    return interleave_meta(c)
+
+
 cdef object interleave_int_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
-    cdef dim_t n = int_arg(c, 1), length
+    cdef dim_t n = int_arg(c, 1)
     cdef int d = 0 if is_none(c, 2) else dim_arg(c, 2, t.ndim)
     if n < 0:
         raise RuntimeError(f"{op_name(c)}(): repeats must not be negative, got {n}")
@@ -88,11 +97,7 @@ cdef object interleave_int_body(Call* c):
         t = <Tensor>reshape_to(t, 1, &t.total)
     elif t.ndim == 0:
         raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension to repeat along")
-    length = mul_dims(t.sizes[d], n)
-    if not is_none(c, 3) and int_arg(c, 3) != length:
-        raise RuntimeError(f"{op_name(c)}(): output_size must be the length of the result, {length}, got "
-                           f"{int_arg(c, 3)}")
-    return call("_repeat_interleave", (t, n, d, length))
+    return call("_repeat_interleave", (t, n, d, mul_dims(t.sizes[d], n) if is_none(c, 3) else int_arg(c, 3)))
 
 
 cdef dim_t _sum_of(Call* c, Tensor repeats) except -1:
@@ -157,7 +162,7 @@ define("repeat_interleave(Tensor input, int repeats, int? dim=None, *, int? outp
 define("repeat_interleave.self_Tensor(Tensor input, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor",
        interleave_tensor_body, COMPOSITE)
 define("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor", interleave_indices_body, COMPOSITE)
-define("_repeat_interleave(Tensor input, int repeats, int dim, int output_size) -> Tensor", interleave_meta, FUNCTION_ONLY)
+define("_repeat_interleave(Tensor input, int repeats, int dim, int output_size) -> Tensor", interleave_int_meta, FUNCTION_ONLY)
 gradient("_repeat_interleave", linear="input", node="ViewBackward0",
          input=lambda grad, repeats, dim, input_meta: grad.unflatten(dim, (input_meta.shape[dim], repeats)).sum(dim % grad.ndim + 1))
 define("_repeat_interleave_by(Tensor input, Tensor repeats, int dim, int output_size) -> Tensor", interleave_meta,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import accumulate
@@ -11,7 +11,7 @@ from typing import Any
 import metatensor as mt
 from metatensor import distributed as dist
 from metatensor._core.engine import gradient_edge, run_backward
-from metatensor._core.nested import map_tensors
+from metatensor._core.nested import map_tensors, tensors_in
 from metatensor.analysis.recomputation import checkpointed
 from metatensor.distributed import fsdp
 from metatensor.distributed.device_mesh import DeviceMesh
@@ -23,7 +23,8 @@ from metatensor.distributed.tensor.experimental import implicit_replication
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged
 from metatensor.plan.blocks import Given, NoBlocks, blocks_of, check_blocks, paths_of
-from metatensor.plan.contexts import attention_over, check_parts, cut, own_part, sequence_of
+from metatensor.plan.contexts import Call, attention_over, check_parts, cut, own_part, sequence_of
+from metatensor.plan.elsewhere import check_passed, gets_others
 from metatensor.plan.experts import Experts, expert_mesh, experts_of
 from metatensor.plan.flat import FlatPart
 from metatensor.plan.layouts import Degrees, Layout
@@ -32,7 +33,8 @@ from metatensor.plan.parts import Parts, StageModule, meta_copy, parts_of
 from metatensor.plan.ranks import Ranks
 from metatensor.plan.recomputing import unwatched
 from metatensor.plan.refusals import check_degrees
-from metatensor.plan.schedules import rank_style
+from metatensor.plan.schedules import rank_of_stage, rank_style
+from metatensor.plan.tied import TiedParameters
 from metatensor.plan.worlds import simulated
 from metatensor.rules.policies import policy
 
@@ -58,25 +60,29 @@ class Applied:
 
     def __init__(
         self, layout: Layout, ranks: Ranks, length: int, loss: Callable[..., Any], stages: list[StageModule], schedule: Any,
-        parts: list[FlatPart], optimizer: Any, convert: Any,
+        parts: list[FlatPart], optimizer: Any, convert: Any, call: Call,
     ) -> None:  # fmt: skip
         self.degrees, self.mesh, self.stages, self.model = layout.degrees, ranks.mesh, stages, stages[0]
-        self._ranks, self._length = ranks, length
+        self._ranks, self._length, self._call = ranks, length, call
         self.micro_batches, self.samples = layout.micro_batches, layout.samples
         self.optimizer, self._loss, self._schedule, self._parts, self._convert = optimizer, loss, schedule, parts, convert
+        self._tied: TiedParameters | None = None
 
     def own(self, batch: Any) -> Any:
         """Return the part of a global batch that this rank processes.
 
-        All tensors are divided along their first dimension. With context parallelism, those that have a dimension of the sequence's length
-        are also divided along it: a rank then has a chunk from the head and one from the tail of each sequence.
+        All tensors are divided along their first dimension, unless its size is 1. With context parallelism, those that have a dimension
+        of the sequence's length are also divided along it: a rank then has a chunk from the head and one from the tail of each sequence.
         """
         rank, each = self.mesh.get_local_rank("data"), self.samples // self.degrees.data
+        several = not isinstance(batch, mt.Tensor)
 
         def own(t: Any) -> Any:
-            if t.shape[0] != self.samples:
-                raise ValueError(f"own: a step has {self.samples} samples, got a tensor of {list(t.shape)}")
-            return own_part(t.narrow(0, rank * each, each), self._length, self._ranks.context)
+            if not (several and (t.dim() == 0 or t.shape[0] == 1)):
+                if t.shape[0] != self.samples:
+                    raise ValueError(f"own: a step has {self.samples} samples, got a tensor of {list(t.shape)}")
+                t = t.narrow(0, rank * each, each)
+            return own_part(t, self._length, self._ranks.context)
 
         return map_tensors(own, batch)
 
@@ -85,8 +91,9 @@ class Applied:
 
         Parameters
         ----------
-        inputs : Tensor
-            The samples of this rank, see `own`.
+        inputs : Tensor, tuple or dict
+            The samples of this rank, see `own`: the argument of the model, its positional arguments, or its keyword arguments. Arguments of
+            the search without tensors, such as flags, are added.
         targets : Tensor, optional
             What the loss compares outputs with. Without targets, the loss is called with the output alone.
 
@@ -95,15 +102,13 @@ class Applied:
         Tensor or None
             The mean of the losses of this rank's micro-batches. None where the last stage of the pipeline is on another rank.
         """
-        inputs = map_tensors(self._convert, inputs)
-        each = self.samples // self.degrees.data
-        if inputs.shape[0] != each:
-            raise ValueError(f"step: a rank of this layout processes {each} samples, got {list(inputs.shape)}; "
-                             "own() takes its part of a batch")  # fmt: skip
+        call = self._called_with(map_tensors(self._convert, inputs))
         with implicit_replication(), attention_over(self._ranks.context):
-            loss = self._single(inputs, targets) if self._schedule is None else self._pipelined(inputs, targets)
+            loss = self._single(call, targets) if self._schedule is None else self._pipelined(call, targets)
         for part in self._parts:
             part.reduce()
+        if self._tied is not None:
+            self._tied.sum_gradients()
         self.optimizer.step()
         for part in self._parts:
             part.gather()
@@ -125,20 +130,42 @@ class Applied:
             value = value.redistribute(placements=[Replicate()]).to_local()
         return value
 
-    def _single(self, inputs: Any, targets: Any) -> Any:
+    def _called_with(self, inputs: Any) -> Call:
+        """Return the arguments of the model."""
+        args = (inputs,) if isinstance(inputs, mt.Tensor) else () if isinstance(inputs, dict) else tuple(inputs)
+        kwargs = dict(inputs) if isinstance(inputs, dict) else {}
+        planned, each = self._call, self.samples // self.degrees.data
+        tensors, expected = list(tensors_in((args, kwargs))), len(list(tensors_in(planned)))
+        if len(tensors) != expected:
+            raise ValueError(f"step: the model was planned with {expected} tensors, got {len(tensors)}")
+        if not any(t.dim() and t.shape[0] == each for t in tensors[:1]):
+            raise ValueError(f"step: a rank of this layout processes {each} samples, got {list(tensors[0].shape)}; "
+                             "own() takes its part of a batch")  # fmt: skip
+        others = {name: value for name, value in planned[1].items() if not any(True for _ in tensors_in(value))}
+        return (*args, *(planned[0][len(args) :] if args else ())), {**others, **kwargs}
+
+    def _micro_batch(self, call: Call, i: int) -> Call:
+        size, each = self.degrees.micro_batch, self.samples // self.degrees.data
+        return map_tensors(lambda t: t.narrow(0, i * size, size) if t.dim() and t.shape[0] == each else t, call)  # type: ignore[no-any-return]
+
+    def _single(self, call: Call, targets: Any) -> Any:
         size = self.degrees.micro_batch
         found: Any = None
         for i in range(self.micro_batches):
             target = None if targets is None else targets.narrow(0, i * size, size)
-            loss = self.loss_of(self.model(inputs.narrow(0, i * size, size)), target)
+            args, kwargs = self._micro_batch(call, i)
+            loss = self.loss_of(self.model(*args, **kwargs), target)
+            del args, kwargs
             run_backward([gradient_edge(loss)], [mt.full_like(loss.detach(), 1 / self.micro_batches)], False, False, release=True)
             found = loss.detach() if found is None else found.add_(loss.detach())
             del loss
         return found / self.micro_batches
 
-    def _pipelined(self, inputs: Any, targets: Any) -> Any:
+    def _pipelined(self, call: Call, targets: Any) -> Any:
         losses: list[Any] = []
-        given = (inputs,) if any(stage.first for stage in self.stages) else ()
+        for stage in self.stages:
+            stage.calls = deque(self._micro_batch(call, i) for i in range(self.micro_batches))
+        given = (next(tensors_in(call)),) if any(stage.first for stage in self.stages) else ()
         last = any(stage.last for stage in self.stages)
         self._schedule.step(*given, target=targets if last else None, losses=losses if last else None, return_outputs=False)
         return sum(loss.detach() for loss in losses) / len(losses) if losses else None
@@ -161,22 +188,24 @@ def apply_layout(
     args, kwargs = arguments(degrees.micro_batch)
     convert = lambda t: t.to(weights) if weights is not None and t.is_floating_point() else t
     args, kwargs = map_tensors(convert, (args, kwargs))
-    if kwargs or len(args) != 1:
-        raise NotImplementedError("apply: the model must take one tensor; wrap it in a module that does")
     size = degrees.tensor * max(degrees.context, degrees.expert)
     with simulated(size), policy(kernels) if kernels is not None else nullcontext(), mt.device("meta"):
         shadow = meta_copy(model, weights)
         paths, given = _blocks(shadow, args, kwargs)
         length = sequence_of(*given[paths[0]][:2]) if paths else 0
         if degrees.context > 1:
-            whole, args = args, cut(args, length, degrees.context)
-            check_parts(shadow, given, whole, args, length, degrees.context)
+            whole = args, kwargs
+            args, kwargs = cut(whole, length, degrees.context)
+            check_parts(shadow, given, whole, (args, kwargs), length, degrees.context)
             paths, given = _blocks(shadow, args, kwargs)
         parts = parts_of(shadow, given, paths, args, kwargs)
         experts = {path: found for path in paths if (found := experts_of(shadow.get_submodule(path), *given[path][:2])) is not None}
         cuts = _cuts(shadow, parts, given, experts, degrees, args, kwargs)
-    stages = _stages(layout, model, shadow, parts, given, args, ranks.mesh)
-    made, flats, optimized = [], [], []
+        if degrees.pipeline > 1 and gets_others(given.values()):
+            check_passed(shadow, paths, args, kwargs)
+    stages = _stages(layout, model, shadow, parts, given, (args, kwargs), ranks.mesh)
+    made, optimized, tied = [], [], []
+    flats: list[FlatPart] = []
     for stage in stages:
         if any(mt.is_deferred(t) for t in [*stage.parameters(), *stage.buffers()]):
             mt.materialize(stage)
@@ -192,12 +221,15 @@ def apply_layout(
             if weights is not None and masters is None:
                 stage.to(weights)
             optimized += [p for p in stage.parameters() if p.requires_grad]
+            tied.append(stage.tied())
         else:
+            first = len(flats)
             for members, routed in stage.groups():
                 group = (ranks.expert_replicas if routed else ranks.replicas).get_group()
                 part = FlatPart(members, group, ranks.tensor_group, degrees.shard, degrees.replicas, weights, masters)
                 flats.append(part)
                 optimized.append(part.updated)
+            tied.append([flats[first].updated] if stage.tied() else [])
             if weights is not None:
                 for p in stage.parameters():
                     if not p.requires_grad:
@@ -209,7 +241,12 @@ def apply_layout(
         stage.finish()
         made.append(stage)
     schedule = None
-    applied = Applied(layout, ranks, length, loss, made, None, flats, optimizer(optimized), convert)
+    applied = Applied(layout, ranks, length, loss, made, None, flats, optimizer(optimized), convert, (args, kwargs))
+    if parts.tied and degrees.pipeline > 1:
+        places = rank_of_stage(degrees.schedule, degrees.pipeline, degrees.virtual_stages)
+        ends = ranks.ends(places[0], places[-1])
+        if any(tied):
+            applied._tied = TiedParameters([copies for copies in tied if copies], ends)
     if degrees.pipeline > 1:
         group, number = ranks.mesh.get_group("pipeline"), degrees.pipeline * degrees.virtual_stages
         passed: list[Module] = [_EachPass(stage) if degrees.shard == 3 else stage for stage in made]
@@ -227,8 +264,8 @@ class _EachPass(Module):
         super().__init__()
         self.stage = stage
 
-    def forward(self, x: Any) -> Any:
-        return self.stage(x)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.stage(*args, **kwargs)
 
 
 def _check_model(model: Any, shapes: dict[str, tuple[int, ...]] | None) -> None:
@@ -303,32 +340,38 @@ def _cuts(
 
 
 def _stages(
-    layout: Layout, model: Module, shadow: Module, parts: Parts, given: dict[str, Given], args: tuple, mesh: Any
+    layout: Layout, model: Module, shadow: Module, parts: Parts, given: dict[str, Given], call: Call, mesh: Any
 ) -> list[StageModule]:
     """Return the stages of this rank, in the order of the model."""
     degrees, rank = layout.degrees, mesh.get_local_rank("pipeline")
     starts = [0, *accumulate(map(len, layout.stages))]
     own = stages_of_rank(rank, degrees.pipeline, degrees.virtual_stages, rank_style(degrees.schedule)) if degrees.pipeline > 1 else [0]
-    return [StageModule(model, shadow, parts, given, parts.paths[starts[i] : starts[i + 1]], i, len(layout.stages), args)
-            for i in sorted(own)]  # fmt: skip
+    both = {0, len(layout.stages) - 1} <= set(own)
+    return [StageModule(model, shadow, parts, given, parts.paths[starts[i] : starts[i + 1]], i, len(layout.stages), call, mesh.device_type,
+                        both and i > 0) for i in sorted(own)]  # fmt: skip
 
 
 def _shard(stage: StageModule, ranks: Ranks, compute: Any) -> None:
-    """Shard the parameters of each part over the ranks that have the same."""
+    """Shard the parameters of each part over the ranks that have the same. Those of modules that contain blocks are apart."""
     mesh = ranks.replicas
     mixed = fsdp.MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=mt.float32) if compute is not None else fsdp.MixedPrecisionPolicy()
     for module in stage.experts():
         fsdp.fully_shard(module, mesh=ranks.expert_replicas, mp_policy=mixed)
         module.set_gradient_divide_factor(mesh.size())  # type: ignore[operator]
+    blocks = set(stage.blocks)
+    outer = {module for module in stage.inner.modules() if module is stage.inner or blocks & set(module.modules()) - {module}}
     sides = stage.around()
-    parts = [[block] for block in stage.blocks] + sides
-    holders = Counter(id(p) for part in parts for p in {id(p): p for module in part for p in module.parameters()}.values())
-    alone = [all(holders[id(p)] == 1 for module in part for p in module.parameters()) for part in parts]  # others are left to the stage
+    if not blocks and stage.inner in sides[0]:
+        sides[0] = []
+    sides = [[module for module in side if module not in outer] for side in sides]
+    owned = [[*block.parameters()] for block in stage.blocks] + [[p for m in side for p in m.parameters(recurse=False)] for side in sides]
+    holders = Counter(key for part in owned for key in {id(p) for p in part})
+    alone = [all(holders[id(p)] == 1 for p in part) for part in owned]  # others are left to the stage
     for block, own in zip(stage.blocks, alone):
         if own:
             fsdp.fully_shard(block, mesh=mesh, mp_policy=mixed)
     for i, (modules, own) in enumerate(zip(sides, alone[len(stage.blocks):], strict=True)):
-        if own and modules and stage.inner not in modules:  # what follows the blocks is needed at once by the backward pass
+        if own and modules:  # what follows the blocks is needed at once by the backward pass
             fsdp.fully_shard(modules, mesh=mesh, mp_policy=mixed, reshard_after_forward=not i)
     if any(True for _ in stage.parameters()):
         fsdp.fully_shard(stage, mesh=mesh, mp_policy=mixed)

@@ -27,6 +27,8 @@ from metatensor.plan.distributing import distribute_parameters
 
 __all__ = ["Arranged", "local_numel"]
 
+_Score = tuple[int, ...]
+
 
 class _SummedGradient(mt.autograd.Function):
     """Returns its argument. If the gradient is partial, it is summed over the ranks."""
@@ -71,11 +73,14 @@ class Arranged:
         self._shared: dict[int, tuple[Any, Any]] = {}
         left = {id(inner) for path in apart for inner in self.module.get_submodule(path).modules()}
         self._left = left
+        self._holders = _holders(self.module)
         self._distribute(self.module, {})
         if prepare is not None:
             prepare(self.module)
         self.matrices = [m for m in self.module.modules() if id(m) not in left and any(p.dim() > 1 for p in m.parameters(recurse=False))]
         self._chosen: set[int] = set()
+        self._scores: dict[Any, dict[Any, _Score]] = {}
+        """What the calls of modules with a tied parameter cost together, by its placement."""
         with ExitStack() as stack:
             for m in self.matrices:
                 stack.callback(m.register_forward_pre_hook(self._gathered, with_kwargs=True).remove)
@@ -120,35 +125,51 @@ class Arranged:
                 shape = p.shape
                 if whole.shape != shape:
                     whole = mt.empty(shape, dtype=p.dtype, device="meta")
-                data = distribute_tensor(whole, self.mesh, [place])
-                child._parameters[name] = mt.nn.Parameter(data, requires_grad=p.requires_grad)
+                made = mt.nn.Parameter(distribute_tensor(whole, self.mesh, [place]), requires_grad=p.requires_grad)
+                for owner, other in self._holders.get((id(child), name), [(child, name)]):
+                    owner._parameters[other] = made
 
     def _choose(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> None:
-        """Place the parameters of a module by trying each dimension of its matrices."""
+        """Place the parameters of a module by trying each dimension of its matrices.
+
+        For a tied parameter, the costs of all modules that have it are added, so the last of them may change what others chose.
+        """
         if id(module) in self._chosen:
             return
         self._chosen.add(id(module))
-        path = next(path for path, m in self.module.named_modules() if m is module)
         named = {name: p for name, p in module._parameters.items() if p is not None}
-        options = [self._options(p) for p in named.values()]
-        best: Any = None
-        for places in product(*options):
-            self._distribute(module, dict(zip(named, places, strict=True)))
-            score = self._score(module, args, kwargs)
-            if score is not None and (best is None or score < best[0]):
-                best = score, places
-        places = best[1] if best is not None else (Replicate(),) * len(named)
+        tied = {name: id(self._holders[id(module), name]) for name in named if (id(module), name) in self._holders}
+        totals: dict[tuple[Any, ...], _Score] = {}
+        for places in product(*map(self._options, named.values())):
+            placed = dict(zip(named, places, strict=True))
+            self._distribute(module, placed)
+            scores = [self._score(module, args, kwargs)]
+            scores += [self._scores[key].get(placed[name]) for name, key in tied.items() if key in self._scores]
+            known = [score for score in scores if score is not None]
+            if len(known) == len(scores):
+                totals[places] = tuple(map(sum, zip(*known, strict=True)))
+        places = min(totals, key=totals.__getitem__) if totals else (Replicate(),) * len(named)
+        for i, name in enumerate(named):
+            if name in tied:
+                best = self._scores[tied[name]] = {}
+                for option, score in totals.items():
+                    best[option[i]] = min(score, best.get(option[i], score))
         self._distribute(module, dict(zip(named, places, strict=True)))
+        paths = {id(m): path for path, m in self.module.named_modules()}
         for name, place in zip(named, places, strict=True):
-            if isinstance(place, Shard):
-                self.cut[f"{path}.{name}".lstrip(".")] = place.dim
+            for owner, other in self._holders.get((id(module), name), [(module, name)]):
+                full = f"{paths[id(owner)]}.{other}".lstrip(".")
+                if isinstance(place, Shard):
+                    self.cut[full] = place.dim
+                else:
+                    self.cut.pop(full, None)
 
     def _options(self, p: Any) -> list[Any]:
         n = self.mesh.size()
         return [Replicate(), *(Shard(dim) for dim, size in enumerate(p.shape) if size % n == 0 and size >= n)]
 
-    def _score(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-        """Return what a call costs; less is better: bytes of communication, operations, whether the result is partial, elements kept.
+    def _score(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> _Score | None:
+        """Return what a call costs; less is better: bytes of communication, operations, elements of partial results, elements kept.
 
         Return None if the call fails.
         """
@@ -157,7 +178,7 @@ class Arranged:
                 output = type(module).forward(module, *args, **kwargs)
         except Exception:
             return None
-        partial = any(place.is_partial() for t in tensors_in(output) if isinstance(t, DTensor) for place in t.placements)
+        partial = sum(local_numel(t) for t in tensors_in(output) if any(place.is_partial() for place in placements_of(t)))
         flops = sum(call.flops for call in recorder.calls)
         kept = sum(local_numel(p) for p in module.parameters(recurse=False))
         return sum(entry.bytes for entry in log), flops, partial, kept
@@ -243,6 +264,16 @@ class Arranged:
         finally:
             self._shared.clear()
             hooks.remove()
+
+
+def _holders(module: Module) -> dict[tuple[int, str], list[tuple[Module, str]]]:
+    """Return the modules that have a tied parameter, and its name in each, by the id of such a module and the name."""
+    found: dict[int, list[tuple[Module, str]]] = {}
+    for child in module.modules():
+        for name, p in child._parameters.items():
+            if p is not None:
+                found.setdefault(id(p), []).append((child, name))
+    return {(id(child), name): holders for holders in found.values() if len(holders) > 1 for child, name in holders}
 
 
 def local_numel(t: Any) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from metatensor.plan.layouts import Degrees
 from metatensor.plan.memory import Widths
 from metatensor.plan.moments import wasted_gathers
+from metatensor.plan.needs import pieces_of, reductions_of, tied_of
 from metatensor.plan.schedules import split_backward
 
 if TYPE_CHECKING:
@@ -44,14 +45,14 @@ def step_collectives(degrees: Degrees, widths: Widths, stages: Sequence[Stage], 
         for j, part in enumerate(stage.parts):
             split = i > 0 and split_backward(degrees.schedule)  # the first stage computes no gradient of an input
             _of_activations(calls, degrees, part.cost, split, micro_batches)
-            for kind, nbytes in (("all_reduce", part.cost.reduced), ("reduce_scatter", part.cost.scattered)):
-                if nbytes:  # with shard 2, the sums of a micro-batch are divided at once
-                    often = micro_batches if degrees.shard == 2 else 1
-                    calls[kind, nbytes // widths.parameter * widths.gradient, degrees.tensor] += often
+            for kind, nbytes in reductions_of(degrees, widths, part):
+                calls[kind, nbytes, degrees.tensor] += micro_batches if degrees.shard >= 2 else 1
             whole = last and j == len(stage.parts) - 1  # the backward pass begins with the last part, which is still whole
-            for elements, ranks in ((part.cost.parameters, degrees.replicas), (part.cost.expert_parameters, degrees.expert_replicas)):
-                if elements and ranks > 1:
-                    _of_parameters(calls, degrees.shard, widths, elements, ranks, micro_batches, whole)
+            if part.cost.tied and places[0] != places[-1]:
+                calls["all_reduce", tied_of(degrees, part) * widths.gradient, 2] += 1
+            for elements, ranks, _, stays in pieces_of(degrees, part):
+                if ranks > 1:
+                    _of_parameters(calls, degrees.shard, widths, elements, ranks, micro_batches, whole or stays)
                     if 0 < j == len(stage.parts) - 1 and wasted[i]:
                         calls["all_gather", elements * widths.parameter, ranks] += wasted[i]
         for other, nbytes in ((i - 1, stage.received), (i + 1, 0 if last else stages[i + 1].received)):

@@ -19,10 +19,14 @@ from metatensor.distributed.tensor.experimental._context_parallel._load_balancer
 from metatensor.distributed.tensor.experimental._context_parallel._options import _cp_options
 from metatensor.nn.modules.module import Module
 from metatensor.plan.blocks import Given, around
+from metatensor.plan.elsewhere import UNIFORM
 from metatensor.plan.refusals import NotApplied
 from metatensor.utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["attention_over", "check_parts", "check_positions", "cut", "own_part", "sequence_of"]
+
+Call = tuple[tuple, dict[str, Any]]
+"""Positional and keyword arguments."""
 
 
 def sequence_of(args: tuple, kwargs: dict[str, Any]) -> int:
@@ -121,7 +125,7 @@ def _pass_on(module: Module) -> Any:
     return lambda: module.__dict__.pop("forward")
 
 
-def check_parts(model: Module, given: dict[str, Given], args: tuple, parts: tuple, length: int, ranks: int) -> None:
+def check_parts(model: Module, given: dict[str, Given], whole: Call, parts: Call, length: int, ranks: int) -> None:
     """Raise `NotApplied` unless a model computes the same on parts of its sequences, apart from attention.
 
     Parameters
@@ -130,8 +134,8 @@ def check_parts(model: Module, given: dict[str, Given], args: tuple, parts: tupl
         The model, on meta.
     given : dict of Given
         The arguments of its blocks.
-    args, parts : tuple
-        The arguments of the model, and what one rank gets of them.
+    whole, parts : tuple
+        The positional and keyword arguments of the model, and what one rank gets of them.
     length : int
         The length of the sequence.
     ranks : int
@@ -143,18 +147,18 @@ def check_parts(model: Module, given: dict[str, Given], args: tuple, parts: tupl
         reached.append(x.shape[-2])
         return x
 
-    around(model, given, noted)(*parts)
+    around(model, given, noted)(*parts[0], **parts[1])
     if reached[0] * ranks != length:
         raise _refused(f"its argument has no dimension of {length}, the length of the blocks' sequences")
-    whole, less = _Origins.of(model, args), _Origins.of(model, parts)
-    if whole.calls != less.calls:
+    all_, less = _Origins.of(model, whole), _Origins.of(model, parts)
+    if all_.calls != less.calls:
         raise _refused("it calls other operators, or the same ones with other numbers, on parts of sequences")
-    for (name, shape), (_, other) in zip(whole.made, less.made, strict=True):
-        if shape != other and name not in _UNIFORM:
+    for (name, shape), (_, other) in zip(all_.made, less.made, strict=True):
+        if shape != other and name not in UNIFORM:
             raise _refused(f"{name} makes positions of {list(shape)} that do not depend on the model's argument, so parts of sequences "
                            "would count from 0 again")  # fmt: skip
     try:
-        output = check_positions(around(model, given, lambda x: x), args, {}, DeviceMesh("meta", list(range(ranks))), (), length)
+        output = check_positions(around(model, given, lambda x: x), *whole, DeviceMesh("meta", list(range(ranks))), (), length)
     except ValueError as error:
         raise _refused(str(error)) from None
     for t in tensors_in(output):
@@ -165,10 +169,6 @@ def check_parts(model: Module, given: dict[str, Given], args: tuple, parts: tupl
 def _refused(why: str) -> NotApplied:
     return NotApplied(f"apply: context parallelism gives each rank a part of every sequence, which this model does not take: {why}; "
                       "search with context=[1]", lambda one: one.context == 1)  # fmt: skip
-
-
-_UNIFORM = {"empty", "full", "new_empty", "new_full", "new_ones", "new_zeros", "ones", "zeros"}
-"""Operators whose results have the same value at all positions."""
 
 
 class _Origins(TorchDispatchMode):
@@ -182,18 +182,18 @@ class _Origins(TorchDispatchMode):
         Operators that do not depend on the arguments, and the shapes of their results.
     """
 
-    def __init__(self, args: tuple) -> None:
+    def __init__(self, call: Call) -> None:
         super().__init__()
         self.calls: list[Any] = []
         self.made: list[tuple[str, tuple[int, ...]]] = []
-        self._derived = {id(t): t for t in tensors_in(args)}
+        self._derived = {id(t): t for t in tensors_in(call)}
 
     @classmethod
-    def of(cls, model: Module, args: tuple) -> _Origins:
+    def of(cls, model: Module, call: Call) -> _Origins:
         """Run a model, and return what has been found."""
-        found = cls(args)
+        found = cls(call)
         with mt.no_grad(), found:
-            model(*args)
+            model(*call[0], **call[1])
         return found
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:

@@ -104,6 +104,7 @@ class Coster:
         self._stages: dict[Any, list[Stage]] = {}
         self._prepared: dict[Any, _Prepared] = {}
         self._split: set[Any] = set()
+        self._tied = len(list(model.named_parameters(remove_duplicate=False))) > len(list(model.parameters()))
         self._operations: int | None = None
         self.rates = Rates()
         """Power and price of a device."""
@@ -294,7 +295,7 @@ class Coster:
 
     def around(self, degrees: Degrees) -> tuple[Timed, Timed]:
         """Return the costs of what is before and after the blocks. If it cannot be divided, each rank computes all of it."""
-        key = degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.context
+        key = degrees.tensor, degrees.sequence, degrees.micro_batch, degrees.context, self._tied and degrees.pipeline > 1
         self._check_samples(degrees)
         if key not in self._around:
             both = self._measured_around(degrees)
@@ -313,9 +314,9 @@ class Coster:
             if context > 1:
                 args, kwargs = cut(whole, self._sequence(degrees.micro_batch), context)
             try:
-                both = measure_around(self.model, blocks, args, kwargs, loss, self.mesh(tensor), degrees.sequence and tensor > 1,
-                                      self._mesh(context, degrees.tensor) if context > 1 else None, split,
-                                      self.kernels, self.own)  # fmt: skip
+                ranks = self._mesh(context, degrees.tensor) if context > 1 else None
+                both = measure_around(self.model, blocks, args, kwargs, loss, self.mesh(tensor), degrees.sequence and tensor > 1, ranks,
+                                      split, self.kernels, self.own, degrees.pipeline > 1)  # fmt: skip
             except MemoryError:
                 raise
             except Exception as error:
@@ -444,7 +445,7 @@ class Coster:
         """Return the seconds of the passes of each stage on a micro-batch: forward, backward, and its parts for inputs and for weights."""
         found = []
         for stage, added in zip(stages, passes, strict=True):
-            more = added.backward + added.offload_backward
+            more = added.backward + added.offload_backward + added.reduction
             found.append((stage.forward + added.forward + added.offload_forward, stage.backward + more, stage.input_backward + more,
                           stage.weight_backward))  # fmt: skip
         return found
@@ -468,7 +469,9 @@ class Coster:
                                (sum(a.once_backward for _, a in own), sum(s.plain_backward for s, _ in own))):  # fmt: skip
                 exposed, hidden = exposed + max(0.0, talk - work), hidden + min(talk, work)
             elements = shared(degrees, [stage for stage, _ in own], 1)
-            found.append(Tail(sum(s.reduction for s, _ in own), exposed, hidden, self.times.optimizer(elements),
+            reduction = sum(a.once_reduction for _, a in own) + sum(self.times.tied(degrees, part, abs(places[-1] - places[0]))
+                                                                   for s, _ in own for part in s.parts if part.cost.tied)  # fmt: skip
+            found.append(Tail(reduction, exposed, hidden, self.times.optimizer(elements),
                               self.times.offloaded_optimizer(degrees, elements)))  # fmt: skip
             known[same] = found[-1]
         return found
@@ -488,13 +491,13 @@ class Coster:
         own = [i for i, place in enumerate(places) if place == last]
         tail = tails[last]
         computed, work = m * sum(stages[i].computed for i in own), m * sum(stages[i].work for i in own)
-        sharding = m * sum(passes[i].forward + passes[i].backward for i in own)
+        sharding, sums = m * sum(passes[i].forward + passes[i].backward for i in own), m * sum(passes[i].reduction for i in own)
         offload = m * sum(passes[i].offload_forward + passes[i].offload_backward for i in own)
-        idle = max(0.0, run.ends[last] - work - sharding - offload)
+        idle = max(0.0, run.ends[last] - work - sums - sharding - offload)
         messages = min(run.messages[last], idle)
         return Layout(
             degrees, m, [stage.kinds for stage in stages], [rank.by_category(every) for rank, every in held], compute=computed,
-            tensor_communication=work - computed + tail.reduction, data_communication=sharding + tail.exposed,
+            tensor_communication=work - computed + sums + tail.reduction, data_communication=sharding + tail.exposed,
             hidden_communication=m * sum(passes[i].hidden for i in own) + tail.hidden, pipeline_communication=messages,
             bubble=idle - messages, optimizer=tail.optimizer, offload=offload + tail.offload,
             samples=m * degrees.data * degrees.micro_batch, model_flops=self._flops(m * degrees.data * degrees.micro_batch),

@@ -41,6 +41,14 @@ class PartCost:
 
     parameters: int = 0
     """Elements of its trainable parameters."""
+    tied: int = 0
+    """Elements of further trainable parameters, which another stage of a pipeline has too."""
+    outer: int = 0
+    """Elements of those of its trainable parameters that belong to modules that contain blocks. `fully_shard` gathers them apart, and they
+    stay gathered until the backward pass."""
+    joined: int = 0
+    """Elements of another part's parameters that `fully_shard` gathers with these, because the parts have tied parameters. They stay
+    gathered until the backward pass. Negative for the other part."""
     expert_parameters: int = 0
     """Elements of its trainable parameters that are those of the rank's own experts."""
     frozen: int = 0
@@ -55,6 +63,8 @@ class PartCost:
     """The tensor that it gets from the part before."""
     result_bytes: int = 0
     """The tensor that it passes on, or the loss."""
+    carried: int = 0
+    """Gradients of tied parameters that wait, through the backward pass of the parts before, for those of the first part."""
     passing: int = 0
     """What is freed only after the forward pass of the next part."""
     forward_peak: int = 0
@@ -65,7 +75,7 @@ class PartCost:
     """The backward pass in two parts. Only known where a schedule needs it."""
     forward: Work = field(default_factory=lambda: Work([], [], []))
     backward: Work = field(default_factory=lambda: Work([], [], []))
-    reduced: int = 0
-    """Bytes of gradients that the ranks of tensor parallelism sum once in a step."""
-    scattered: int = 0
+    reduced: tuple[int, ...] = ()
+    """Bytes of gradients that are partial sums of the ranks of tensor parallelism."""
+    scattered: tuple[int, ...] = ()
     """The same of parameters that are cut: each rank needs a part of the sum."""

@@ -200,11 +200,13 @@ def _run_split(
 def measure_around(
     model: Module, blocks: dict[str, Given], args: tuple, kwargs: dict[str, Any], loss: Callable[[Any], Any], mesh: Any, sequence: bool,
     context: Any = None, split: bool = False, kernels: tuple[str, ...] = (), checkpoints: frozenset[Hashable] = frozenset(),
+    apart: bool = False,
 ) -> tuple[PartCost, PartCost]:  # fmt: skip
     """Return the costs of what is before the blocks, and of what is after them with the loss.
 
     ``split``, ``kernels`` and ``checkpoints`` are those of `measure_block`. ``context`` is the mesh over whose ranks attention runs, or
-    None for a single rank.
+    None for a single rank. ``apart`` says that what is before and what is after the blocks are different stages, each of which has tied
+    parameters of its own.
     """
     marks = _Marks(len(blocks))
     outer = around(model, blocks, marks.noted)
@@ -254,10 +256,16 @@ def measure_around(
 
     nothing = Gradients(()), Gradients(())
     run(nothing)
+    tied = _tied(outer, marks)
+    if apart and tied:
+        for module, name, p in tied:
+            module._parameters[name] = mt.nn.Parameter(mt.empty_like(p), requires_grad=p.requires_grad)
+        run(nothing)
     own = {id(m): list(m.parameters(recurse=False)) for m in outer.modules()}
     last = {id(p): p for i in marks.behind for p in own.get(i, ())}
     first = {id(p): p for m in outer.modules() for p in own[id(m)] if id(p) not in last or id(m) in marks.before}
-    gradients = Gradients(first.values()), Gradients(p for i, p in last.items() if i not in first)
+    last = {i: p for i, p in last.items() if i not in first}
+    gradients = Gradients(first.values()), Gradients(last.values())
     try:
         before, behind = run(gradients, split)
     finally:
@@ -267,7 +275,24 @@ def measure_around(
     before.parameters, before.frozen = _elements(first.values()), _elements([*first.values(), *outer.buffers()], frozen=True)
     for cost, one in zip((before, behind), gradients):
         cost.reduced, cost.scattered, cost.tensors = one.reduced, one.scattered, len(one)
+    inside = [f"{path}." for path in blocks]
+    outside = [m for name, m in outer.named_modules() if not name or any(path.startswith(f"{name}.") for path in inside)] if blocks else []
+    before.outer = _elements(p for m in outside for p in m._parameters.values() if p is not None)
+    if apart:
+        before.tied = behind.tied = _elements(p for _, _, p in tied)
+        before.parameters, behind.parameters = before.parameters - before.tied, behind.parameters - behind.tied
+    else:
+        before.joined = behind.parameters if tied else 0
+        behind.joined = -before.joined
+        behind.carried = sum(nbytes(p) for p in {id(p): p for _, _, p in tied if p.requires_grad}.values())
     return before, behind
+
+
+def _tied(outer: Module, marks: _Marks) -> list[tuple[Module, str, Any]]:
+    """Return the parameters of modules after the blocks that modules before them have too, with the modules and names."""
+    first = {id(p) for m in outer.modules() if id(m) not in marks.behind or id(m) in marks.before for p in m.parameters(recurse=False)}
+    return [(m, name, p) for m in outer.modules() if id(m) in marks.behind and id(m) not in marks.before
+            for name, p in m._parameters.items() if p is not None and id(p) in first]  # fmt: skip
 
 
 class _Marks:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from metatensor.plan.layouts import Degrees
 from metatensor.plan.moments import HELD, Moment
-from metatensor.plan.needs import Need, elements_of, gathered_needs, padded_of, share_of
+from metatensor.plan.needs import Need, elements_of, gathered_needs, padded_of, pieces_of, share_of
 from metatensor.plan.peaks import Peaks
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class StageMemory:
         """Bytes of sums of a part's gradients that exist from the first to the last of them."""
         if degrees.shard == 2:
             for part, _ in parts:
-                self._sums[id(part)] = (padded_of(degrees, part) + part.cost.scattered // widths.parameter) * widths.gradient
+                self._sums[id(part)] = (padded_of(degrees, part) + sum(part.cost.scattered) // widths.parameter) * widths.gradient
         if degrees.shard == 3:
             forward, backward = gathered_needs(degrees, widths, stage, last, self.loss, wasted)
         else:
@@ -90,10 +90,9 @@ class StageMemory:
             self.needs[2:] = later
         self.frozen = stage.frozen * widths.parameter
         self.whole = sum((padded_of(degrees, part) if degrees.shard else elements_of(part)) * n for part, n in parts)
-        self.divided = sum(part.cost.scattered * n for part, n in parts) // widths.parameter if degrees.shard < 2 else 0
+        self.divided = sum(sum(part.cost.scattered) * n for part, n in parts) // widths.parameter if degrees.shard < 2 else 0
         """Elements of gradients of cut parameters that are partial sums."""
-        self.vectors = sum(((part.cost.parameters > 0) + (part.cost.expert_parameters > 0) if degrees.shard < 3 else part.cost.tensors) * n
-                           for part, n in parts)  # fmt: skip
+        self.vectors = sum((len(pieces_of(degrees, part)) if degrees.shard < 3 else part.cost.tensors) * n for part, n in parts)
         """Tensors that the optimizer updates."""
 
     def _forward(self) -> Need:
@@ -108,10 +107,11 @@ class StageMemory:
 
     def _backward(self) -> Need:
         """Return what a backward pass needs."""
-        found, before = Need(), self.stage.received
+        found, before, parts = Need(), self.stage.received, self.stage.parts
         for part, n in self.stage.runs:
-            before, loss = before + (n - 1) * part.cost.saved, self.loss if part is not self.stage.parts[-1] else 0
-            found = max(found, self._with_sums(part, part.cost.backward_peaks, before + loss))
+            before, loss = before + (n - 1) * part.cost.saved, self.loss if part is not parts[-1] else 0
+            carried = parts[-1].cost.carried if part not in (parts[0], parts[-1]) else 0
+            found = max(found, self._with_sums(part, part.cost.backward_peaks, before + loss + carried))
             before += part.cost.saved
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Hashable
 from typing import Any
 
@@ -14,6 +15,7 @@ from metatensor.nn._hooks import register_module_forward_pre_hook
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged
 from metatensor.plan.blocks import Given, Passed, Passing, around
+from metatensor.plan.elsewhere import Elsewhere, gets_others, zeros
 from metatensor.plan.experts import Experts, divide_experts
 from metatensor.plan.recomputing import without
 from metatensor.plan.refusals import NotApplied
@@ -34,10 +36,13 @@ def meta_copy(model: Module, dtype: Any) -> Module:
 
 
 class Parts:
-    """The paths of the blocks, the names of the parameters before and after them, and whether something is computed between them."""
+    """The paths of the blocks, the names of the parameters before and after them, and whether something is computed between them.
 
-    def __init__(self, paths: list[str], before: set[str], behind: set[str], between: bool) -> None:
-        self.paths, self.before, self.behind, self.between = paths, before, behind, between
+    ``tied`` are the names of parameters that are both before and after the blocks.
+    """
+
+    def __init__(self, paths: list[str], before: set[str], behind: set[str], between: bool, tied: set[str]) -> None:
+        self.paths, self.before, self.behind, self.between, self.tied = paths, before, behind, between, tied
 
     def around(self, shadow: Module, given: dict[str, Given]) -> Module:
         """Return a copy of a model on meta without the blocks."""
@@ -65,15 +70,13 @@ def parts_of(shadow: Module, given: dict[str, Given], paths: list[str], args: tu
             without(_checkpoints(given), outer)(*args, **kwargs)
     finally:
         hook.remove()
-    names: tuple[set[str], set[str]] = set(), set()
-    first: dict[int, int] = {}
+    names: tuple[dict[str, int], dict[str, int]] = {}, {}
     for path, module in outer.named_modules():
         side = int(id(module) in behind and id(module) not in before)
-        for name, p in module._parameters.items():
-            if p is not None:
-                first[id(p)] = min(side, first.get(id(p), 1))
-                names[side].add(f"{path}.{name}".lstrip("."))
-    return Parts(paths, *names, between)
+        names[side].update({f"{path}.{name}".lstrip("."): id(p) for name, p in module._parameters.items() if p is not None})
+    both = set(names[0].values()) & set(names[1].values())
+    tied = {name for side in names for name, key in side.items() if key in both}
+    return Parts(paths, set(names[0]), set(names[1]), between, tied)
 
 
 class _Received:
@@ -95,14 +98,22 @@ class StageModule(Module):
     """Some consecutive blocks of a model. The first stage has what is before the blocks as well, and the last what is after them.
 
     The model's own forward runs. What belongs to other stages has no data and runs on meta, until the first block of this stage
-    gets the tensor that the stage has received. The stage ends after its last block.
+    gets the tensor that the stage has received. If blocks get further tensors, what comes before runs on the arguments of the model,
+    and modules with parameters of other stages return zeros. The stage ends after its last block.
+
+    Attributes
+    ----------
+    calls : deque of tuple
+        The arguments of the model for each micro-batch that is still to come, if there are several stages.
     """
 
     def __init__(self, model: Module, shadow: Module, parts: Parts, given: dict[str, Given], own: list[str], index: int, number: int,
-                 args: tuple) -> None:  # fmt: skip
+                 call: tuple[tuple, dict[str, Any]], device: Any, copied: bool = False) -> None:  # fmt: skip
         super().__init__()
-        self.index, self.first, self.last = index, index == 0, index == number - 1
-        self._own, self._given, self._args, self._parts = own, given, args, parts
+        self.index, self.first, self.last, self.calls = index, index == 0, index == number - 1, deque[Any]()
+        self._own, self._given, self._call, self._parts, self._device = own, given, call, parts, device
+        self._runs = gets_others(given[path] for path in own)
+        """Whether what comes before the blocks runs with data."""
         self._received, self._mesh = _Received(), None
         self._arranged: dict[str, Arranged] = {}
         self._experts: dict[str, Experts] = {}
@@ -114,15 +125,21 @@ class StageModule(Module):
             named, buffers = dict(shadow.named_parameters(remove_duplicate=False)), dict(shadow.named_buffers(remove_duplicate=False))
             inside = tuple(f"{path}." for path in own)
             for name, p in model.named_parameters(remove_duplicate=False):
-                memo[id(p)] = p if name in wanted or name.startswith(inside) else _Absent.of(named[name])
+                if name in wanted or name.startswith(inside):
+                    again = copied and name in parts.tied
+                    memo[id(p)] = mt.nn.Parameter(p.detach().clone(), requires_grad=p.requires_grad) if again else p
+                else:
+                    memo.setdefault(id(p), _Absent.of(named[name]))
             for name, b in model.named_buffers(remove_duplicate=False):
-                memo[id(b)] = b if self.first or self.last or name.startswith(inside) else buffers[name]
+                memo[id(b)] = b if self.first or self.last or self._runs or name.startswith(inside) else buffers[name]
             for path in parts.paths:
                 block = model.get_submodule(path)
                 if path not in own:
                     memo[id(block)] = Passed(shadow.get_submodule(path), given[path].results, lambda x: x)
             model = copy.deepcopy(model, memo)
-            self._strip(model, wanted, inside)
+            if self._runs and not self.first:
+                self._replace(model, shadow, wanted)
+            self._strip(model, named, wanted, inside)
         self.inner = model
         self._names = {id(p): name for name, p in model.named_parameters()}
         self._run = without(_checkpoints(given), model.__call__)
@@ -132,22 +149,42 @@ class StageModule(Module):
         why = "something is computed between the blocks" if parts.between else ""
         why = "the blocks return several tensors" if any(one.others for one in given.values()) else why
         if why:
-            raise NotImplementedError(f"apply: {why}, which a pipeline does not pass on yet; search with pipeline=[1]")
-        seen: dict[int, str] = {}
+            raise NotApplied(f"apply: {why}, which a pipeline does not pass on yet; search with pipeline=[1]",
+                             lambda one: one.pipeline == 1)  # fmt: skip
+        seen: dict[int, tuple[str, str]] = {}
         for name, p in model.named_parameters(remove_duplicate=False):
-            if id(p) in seen:
-                raise NotApplied(f"apply: {seen[id(p)]} and {name} are one parameter, which a pipeline cannot divide yet; "
+            block = next((path for path in parts.paths if name.startswith(f"{path}.")), "")
+            first, known = seen.setdefault(id(p), (name, block))
+            if known != block:
+                raise NotApplied(f"apply: {first} and {name} are one parameter of several blocks, which a pipeline cannot divide yet; "
                                  "search with pipeline=[1]", lambda one: one.pipeline == 1)  # fmt: skip
-            seen[id(p)] = name
 
-    def _strip(self, model: Module, wanted: set[str], inside: tuple[str, ...]) -> None:
-        """Make the parameters of other stages plain attributes, so that they are not parameters of this one."""
+    def _replace(self, model: Module, shadow: Module, wanted: set[str]) -> None:
+        """Replace modules before the blocks that have parameters of the first stage."""
+        replaced = ""
+        for path, module in list(model.named_modules(remove_duplicate=False)):
+            if replaced and path.startswith(f"{replaced}."):
+                continue
+            names = {name: f"{path}.{name}".lstrip(".") for name, p in module._parameters.items() if p is not None}
+            absent = {name: full for name, full in names.items() if full in self._parts.before and full not in wanted}
+            if not absent:
+                continue
+            if path and not any(f"{one}.".startswith(f"{path}.") for one in self._parts.paths):
+                model.set_submodule(path, Elsewhere(shadow.get_submodule(path)))
+                replaced = path
+                continue
+            for name in absent:
+                p = module._parameters.pop(name)
+                object.__setattr__(module, name, zeros(p, self._device))
+
+    def _strip(self, model: Module, shadows: dict[str, Any], wanted: set[str], inside: tuple[str, ...]) -> None:
+        """Make the parameters of other stages plain attributes without data, so that they are not parameters of this one."""
         for path, module in model.named_modules():
             for name, p in list(module._parameters.items()):
                 full = f"{path}.{name}".lstrip(".")
                 if p is not None and full not in wanted and not full.startswith(inside):
                     del module._parameters[name]
-                    object.__setattr__(module, name, p.detach())
+                    object.__setattr__(module, name, shadows[full].detach())
 
     @property
     def blocks(self) -> list[Module]:
@@ -172,18 +209,25 @@ class StageModule(Module):
     def groups(self) -> list[tuple[list[Any], bool]]:
         """Return the trainable parameters of each part, in the order of the model. Those of experts are apart, with a flag."""
         sides: list[list[Any]] = [[], []]
-        inside = {id(p) for block in self.blocks for p in block.parameters()}
+        tied = self.tied()
+        others = {id(p) for p in tied} | {id(p) for block in self.blocks for p in block.parameters()}
         for name, p in self.inner.named_parameters():
-            if id(p) not in inside and p.requires_grad:
+            if id(p) not in others and p.requires_grad:
                 sides[name in self._parts.behind].append(p)
         routed = {id(p) for module in self.experts() for p in module.parameters()}
         seen: set[int] = set()
-        found = [(sides[0], False)]
+        found = [(tied, False), (sides[0], False)]
         for block in self.blocks:  # blocks may share parameters
             trained = [p for p in block.parameters() if p.requires_grad and id(p) not in seen]
             seen.update(map(id, trained))
             found += [([p for p in trained if (id(p) in routed) is flag], flag) for flag in (False, True)]
         return [(group, flag) for group, flag in [*found, (sides[1], False)] if group]
+
+    def tied(self) -> list[Any]:
+        """Return the trainable parameters that another stage has too, which are the first of `groups`."""
+        if self.first and self.last:
+            return []
+        return [p for name, p in self.inner.named_parameters() if name in self._parts.tied and p.requires_grad]
 
     def divide_experts(self, experts: dict[str, Experts], mesh: Any, tensor_mesh: Any) -> None:
         """Divide the experts of blocks over a mesh, None if they stay as they are."""
@@ -211,7 +255,7 @@ class StageModule(Module):
         if outer is not None:
             mine = {name: dim for name, dim in outer.items() if name in self._names.values()}
             inside = {id(m) for block in self.blocks for m in block.modules()}
-            self._outer = Arranged.applied(self.inner, mesh, mine, False, self._args, {}, inside)
+            self._outer = Arranged.applied(self.inner, mesh, mine, False, *self._call, inside)
             if sequence:
                 self._outer.outside = Shard(1)
 
@@ -261,19 +305,22 @@ class StageModule(Module):
     def _ended(self, module: Any, args: tuple, output: Any) -> None:
         raise _StageEnd(next(tensors_in(output)))
 
-    def forward(self, x: Any) -> Any:
-        """Return the output of the model, or what the next stage gets."""
-        args: tuple = (x,)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the output of the model, or what the next stage gets. With several stages, the argument is what this one has received."""
+        call = args, kwargs
+        if not (self.first and self.last):
+            call = self.calls.popleft()
         if not self.first:
-            arranged = self._arranged.get(self._own[0])
+            arranged, (x,) = self._arranged.get(self._own[0]), args
             if arranged is not None:
                 x = DTensor.from_local(x, arranged.mesh, [arranged.outside], run_check=False)
             self._received.x = Passing.apply(x) if self._given[self._own[0]].changes else x
-            args = self._args
+            call = call if self._runs else self._call
         elif self._outer is not None:
-            args = (DTensor.from_local(x, self._mesh, [Replicate()], run_check=False),)
+            call = map_tensors(lambda t: DTensor.from_local(t, self._mesh, [Replicate()], run_check=False), call)
+        args, kwargs = call
         try:
-            y = self._run(*args)
+            y = self._run(*args, **kwargs)
         except _StageEnd as end:
             y = end.output
             if isinstance(y, DTensor):

@@ -43,7 +43,7 @@ class Gradients:
 
     Attributes
     ----------
-    reduced, scattered : int
+    reduced, scattered : tuple of int
         Bytes of gradients that are partial sums, of whole parameters and of those that are cut.
     """
 
@@ -61,7 +61,8 @@ class Gradients:
 
     def _clear(self) -> None:
         self._before = self._between = self._after = self._start = self._most = self._kept = 0
-        self.reduced = self.scattered = 0
+        self.reduced: tuple[int, ...] = ()
+        self.scattered: tuple[int, ...] = ()
         self._arrived: set[int] = set()
 
     def start(self, memory: MemoryTracker) -> None:
@@ -92,9 +93,9 @@ class Gradients:
         grad, p.grad, memory = p.grad, None, self._memory
         if isinstance(grad, DTensor) and any(place.is_partial() for place in grad.placements):
             if isinstance(p.data, DTensor) and not all(place.is_replicate() for place in p.data.placements):
-                self.scattered += nbytes(grad)
+                self.scattered += (nbytes(grad),)
             else:
-                self.reduced += nbytes(grad)
+                self.reduced += (nbytes(grad),)
         if memory is None:
             return
         self._end_interval(memory.peak)

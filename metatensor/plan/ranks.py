@@ -52,6 +52,14 @@ class Ranks:
             self.expert = whole["expert", "tensor"] if degrees.tensor > 1 else whole["expert"]
             self.expert_replicas = whole["expert_replicas"]
 
+    def ends(self, first: int, last: int) -> Any:
+        """Return the group of two ranks at these places of the pipeline. None if the places are the same; all ranks call it."""
+        if first == last:
+            return None
+        places = [list(self.mesh._ranks)[i * (n := self.mesh.size() // self.mesh.size(0)) : (i + 1) * n] for i in (first, last)]
+        pairs = DeviceMesh(self.mesh.device_type, places, mesh_dim_names=("ends", "others"))
+        return pairs.get_group("ends")
+
     @property
     def tensor_group(self) -> Any:
         """The group of tensor parallelism, None for one rank."""

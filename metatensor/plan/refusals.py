@@ -22,8 +22,6 @@ def check_degrees(degrees: Degrees) -> None:
     """Raise `NotApplied` for a layout that cannot be applied, whatever the model is."""
     if degrees.offload != "none":
         raise NotApplied(f"apply: offload {degrees.offload} is not supported; search with offload=['none']", _applied)
-    if degrees.shard == 3 and degrees.sequence:
-        raise NotApplied("apply: shard 3 with sequence parallelism is not supported; search with sequence=[False]", _applied)
     if degrees.shard == 3 and degrees.pipeline > 1 and split_backward(degrees.schedule):
         raise NotApplied(f"apply: shard 3 with the schedule {degrees.schedule}, which computes gradients of weights later, is not "
                          "supported; search with shard=[0, 1, 2]", _applied)  # fmt: skip

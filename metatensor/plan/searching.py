@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -150,7 +151,7 @@ class TrainingPlan:
             The model with the same values on each rank, or a function that returns it. It is changed. If it is on meta, the step runs
             without data. If it is deferred, each rank computes its own stage.
         *inputs
-            Its argument on meta, of any number of samples. Default: that of the search.
+            Its arguments on meta, of any number of samples. Default: those of the search.
         loss : callable
             Function of an output and its targets that returns the mean over the samples; of the output alone without targets.
         optimizer : callable
@@ -171,9 +172,9 @@ class TrainingPlan:
         Raises
         ------
         NotImplementedError
-            If the layout has a part that cannot be applied yet: offload, shard 3 with sequence parallelism or with schedules that compute
-            gradients of weights later, stages of a model with tied parameters, and context parallelism of a model that makes positions of
-            its own. The message says with which arguments `search` leaves it out, and which layout is the fastest without it.
+            If the layout has a part that cannot be applied yet: offload, shard 3 with schedules that compute gradients of weights later,
+            stages whose blocks get tensors that depend on other stages, and context parallelism of a model that makes positions of its
+            own. The message says with which arguments `search` leaves it out, and which layout is the fastest without it.
         ValueError
             If no layout fits, the layout is for another number of ranks or another mesh, or the model has other parameters than the
             planned one.
@@ -201,7 +202,7 @@ class TrainingPlan:
 
         if not self.layouts and isinstance(which, int):
             raise ValueError(f"apply: no layout fits; {self.advice()}")
-        arguments = _arguments(inputs, {}) if inputs else self._arguments
+        arguments = _without_cache(model, _arguments(inputs, {}))[0] if inputs else self._arguments
         if arguments is None:
             raise ValueError("apply: the search ran elsewhere; pass the argument of the model on meta")
         try:
@@ -345,7 +346,9 @@ def search(
                                  "kernels": (kernels, KERNELS)})  # fmt: skip
     if stages not in ("balanced", "equal"):
         raise ValueError(f"search: stages must be 'balanced' or 'equal', got {stages!r}")
-    arguments = _arguments(inputs, kwargs)
+    arguments, without_cache = _without_cache(model, _arguments(inputs, kwargs))
+    if without_cache:
+        remarks = [*remarks, "the model is called with use_cache=False"]
     rates, tokens = rates_of(where.device, price), _tokens(arguments)
     memory = max_memory if max_memory is not None else usable_memory(where.device, headroom)
     plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, ", ".join(precisions), [], [], remarks)
@@ -437,6 +440,19 @@ def _arguments(inputs: tuple, kwargs: dict[str, Any]) -> Callable[[int], tuple[t
         raise ValueError("search: no input has a batch, the first size of a tensor")
     changed = resized(inputs, kwargs, found)
     return lambda batch: changed(batch, None)
+
+
+def _without_cache(model: Any, arguments: Callable[[int], Any]) -> tuple[Callable[[int], Any], bool]:
+    """Return arguments with which a model keeps no cache of keys and values, as in training, and whether they differ from those given."""
+    forward = getattr(model, "forward", None)
+    if forward is None or "use_cache" not in inspect.signature(forward).parameters or "use_cache" in arguments(1)[1]:
+        return arguments, False
+
+    def changed(batch: int) -> tuple[tuple, dict[str, Any]]:
+        args, kwargs = arguments(batch)
+        return args, {**kwargs, "use_cache": False}
+
+    return changed, True
 
 
 def _tokens(arguments: Callable[[int], tuple[tuple, dict[str, Any]]]) -> int | None:

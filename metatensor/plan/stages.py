@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
+from metatensor.plan.needs import elements_of
 from metatensor.plan.times import Timed
 
 __all__ = ["Stage", "split"]
@@ -36,8 +37,6 @@ class Stage:
         the stage receives, ``weight_backward`` those of parameters after it.
     plain_forward, plain_backward : float
         Seconds of the passes without communication.
-    reduction : float
-        Seconds in which gradients are summed once in a step.
     elements, expert_elements, frozen : int
         Elements of parameters on a rank: those that all replicas have, those of experts, and those that are not trained.
     largest : int
@@ -60,11 +59,10 @@ class Stage:
         else:
             self.backward = sum((part.backward + part.backward_communication) * n for part, n in counted)
             self.plain_backward = sum(part.backward * n for part, n in counted)
-        self.reduction = sum(part.reduction * n for part, n in counted)
-        self.elements = sum(part.cost.parameters * n for part, n in counted)
+        self.elements = sum((part.cost.parameters + part.cost.tied) * n for part, n in counted)
         self.expert_elements = sum(part.cost.expert_parameters * n for part, n in counted)
         self.frozen = sum(part.cost.frozen * n for part, n in counted)
-        self.largest = max(part.cost.parameters + part.cost.expert_parameters for part, _ in counted)
+        self.largest = max(elements_of(part) for part, _ in counted)
         self.saved = sum(part.cost.saved * n for part, n in counted) + received
         self.largest_saved = max(part.cost.saved for part, _ in counted)
 

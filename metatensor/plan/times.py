@@ -11,6 +11,7 @@ from metatensor.devices.topologies import Topology
 from metatensor.plan.costs import PartCost, Split, Work
 from metatensor.plan.layouts import Degrees
 from metatensor.plan.memory import Widths
+from metatensor.plan.needs import pieces_of, reductions_of, tied_of
 
 if TYPE_CHECKING:
     from metatensor.plan.stages import Stage
@@ -31,8 +32,6 @@ class Timed:
     backward: float
     forward_communication: float
     backward_communication: float
-    reduction: float
-    """Sums of gradients, once in a step."""
     input_backward: float = 0.0
     """The gradient of what the part receives, with communication, if those of parameters are computed later. Only known where a schedule
     needs it."""
@@ -64,6 +63,10 @@ class Passes(NamedTuple):
     """Exposed transfers to the host in the forward pass of a micro-batch."""
     offload_backward: float = 0.0
     """Exposed transfers from the host in its backward pass."""
+    reduction: float = 0.0
+    """Sums of partial gradients of tensor parallelism in its backward pass."""
+    once_reduction: float = 0.0
+    """The same once in a step."""
 
 
 class StepTimes:
@@ -85,8 +88,7 @@ class StepTimes:
         """Return the times of a part. Tensor-parallel ranks have consecutive numbers; other groups are listed in `PartCost`."""
         times = [self._computed(work) for work in (cost.forward, cost.backward)]
         talked = [self._talk(work, tensor) for work in (cost.forward, cost.backward)]
-        reduction = self.collective("all_reduce", cost.reduced, tensor, 1) + self.collective("reduce_scatter", cost.scattered, tensor, 1)
-        return Timed(cost, times[0], times[1], talked[0], talked[1], reduction)
+        return Timed(cost, times[0], times[1], talked[0], talked[1])
 
     def split(self, part: Timed, split: Split | None, tensor: int) -> None:
         """Set the times of a part's backward pass in two parts. Without ``split``, gradients of parameters take all of it."""
@@ -134,14 +136,27 @@ class StepTimes:
             self._collectives[key] = collective_time("send", nbytes, (start, end), self.topology).seconds
         return self._collectives[key]
 
-    def parameters(self, kind: str, part: Timed, itemsize: int, degrees: Degrees) -> float:
-        """Return the seconds of a collective of the parameters of a part, or of their gradients, among the ranks that hold them."""
-        cost, stride = part.cost, degrees.tensor
-        return (self.collective(kind, cost.parameters * itemsize, degrees.replicas, stride)
-                + self.collective(kind, cost.expert_parameters * itemsize, degrees.expert_replicas, stride * degrees.expert))  # fmt: skip
+    def parameters(self, kind: str, part: Timed, itemsize: int, degrees: Degrees, staying: bool = True) -> float:
+        """Return the seconds of collectives of the parameters of a part, or of their gradients, among the ranks that hold them.
+
+        Without ``staying``, those that stay gathered are left out.
+        """
+        return sum(self.collective(kind, piece.elements * itemsize, piece.ranks, piece.stride)
+                   for piece in pieces_of(degrees, part) if staying or not piece.stays)  # fmt: skip
+
+    def tied(self, degrees: Degrees, part: Timed, ranks: int) -> float:
+        """Return the seconds in which two stages, ``ranks`` places apart in the pipeline, sum the gradients of tied parameters."""
+        nbytes = tied_of(degrees, part) * self.widths.gradient
+        return self.collective("all_reduce", nbytes, 2, ranks * degrees.tensor * degrees.replicas) if ranks else 0.0
 
     def passes(self, degrees: Degrees, stage: Stage, last: bool) -> Passes:
         """Return what sharding and offload add to a stage. ``last`` says whether its backward pass follows its forward pass at once."""
+        sums = sum(self.collective(kind, nbytes, degrees.tensor, 1) * n for part, n in stage.counted
+                   for kind, nbytes in reductions_of(degrees, self.widths, part))  # fmt: skip
+        found = self._sharding(degrees, stage, last)
+        return found._replace(reduction=sums) if degrees.shard >= 2 else found._replace(once_reduction=sums)
+
+    def _sharding(self, degrees: Degrees, stage: Stage, last: bool) -> Passes:
         sent, loaded = self._offload(degrees, stage)
         if degrees.replicas == 1:
             return Passes(offload_forward=sent, offload_backward=loaded)
@@ -159,13 +174,14 @@ class StepTimes:
         if degrees.shard == 3:
             gathered, scattered = times("all_gather", widths.parameter), times("reduce_scatter", widths.gradient)
             gathers, scatters = [gathered[id(part)] for part in parts], [scattered[id(part)] for part in parts]
+            again = [self.parameters("all_gather", part, widths.parameter, degrees, False) for part in parts[:1]] + gathers[1:]
             forward, backward = gathers[0], scatters[0]  # nothing runs before the first gather and after the last reduction
             if not last:
                 backward += gathers[-1]  # else the last part is still whole
             hidden = 0.0
             for i, part in enumerate(parts):
                 following = gathers[i + 1] if i + 1 < len(parts) else 0.0
-                preceding = (gathers[i - 1] if i else 0.0) + (scatters[i + 1] if i + 1 < len(parts) else 0.0)
+                preceding = (again[i - 1] if i else 0.0) + (scatters[i + 1] if i + 1 < len(parts) else 0.0)
                 forward += max(0.0, following - part.forward)
                 backward += max(0.0, preceding - part.backward)
                 hidden += min(following, part.forward) + min(preceding, part.backward)

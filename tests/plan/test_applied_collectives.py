@@ -57,7 +57,8 @@ def fp32(*args, **kwargs):
 
 LAYOUTS = [
     *(fp32(4, 1, 1, shard, micro_batch=1 + shard % 2) for shard in range(4)),
-    fp32(2, 2), fp32(2, 2, 1, 1, True), fp32(2, 2, 1, 3), fp32(1, 4), fp32(1, 4, sequence=True),
+    fp32(2, 2), fp32(2, 2, micro_batch=2), fp32(2, 2, 1, 1, True), fp32(2, 2, 1, 3), fp32(2, 2, 1, 3, True),
+    fp32(1, 4), fp32(1, 4, sequence=True),
     fp32(2, 1, 2), fp32(2, 1, 2, 1, schedule="GPipe"), fp32(2, 1, 2, 2), fp32(2, 1, 2, 3), fp32(2, 1, 2, 3, schedule="GPipe"),
     fp32(1, 1, 4), fp32(1, 2, 2), fp32(1, 2, 2, sequence=True),
     fp32(2, 1, 2, schedule="Interleaved1F1B", virtual_stages=2), fp32(1, 2, 2, schedule="Interleaved1F1B", virtual_stages=2),
@@ -65,7 +66,7 @@ LAYOUTS = [
     fp32(1, 2, 2, schedule="InterleavedZeroBubble"), fp32(2, 1, 2, 2, schedule="ZBVZeroBubble", virtual_stages=2),
     fp32(1, 2, 2, sequence=True, schedule="ZBVZeroBubble", virtual_stages=2),
     fp32(2, 2, recompute="full"), fp32(2, 2, recompute="selective"), fp32(4, 1, 1, 3, recompute="full"),
-    Degrees(4, 1, 1, 1), Degrees(4, 1, 1, 3), Degrees(2, 2),
+    Degrees(4, 1, 1, 1), Degrees(4, 1, 1, 3), Degrees(2, 2), Degrees(2, 2, 1, 3, True),
 ]  # fmt: skip
 
 

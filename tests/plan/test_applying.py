@@ -60,7 +60,8 @@ def alone(base, batch):
     return trained_alone(base, batch)
 
 
-def trained_alone(base, batch):
+def trained_alone(base, batch, less=0.5):
+    """Return the losses of one process, which fall by at least ``less``."""
     model = copy.deepcopy(base)
     own, losses = optimizer(list(model.parameters())), []
     for _ in range(STEPS):
@@ -69,7 +70,7 @@ def trained_alone(base, batch):
         own.step()
         own.zero_grad()
         losses.append(value.item())
-    assert losses[-1] < losses[0] - 0.5
+    assert losses[-1] < losses[0] - less
     return losses
 
 
@@ -93,6 +94,8 @@ LAYOUTS = [
     fp32(2, 2, 1, 2, micro_batch=2),
     *(fp32(2, 2, 1, shard) for shard in range(4)),
     fp32(2, 2, 1, 1, True),
+    fp32(2, 2, 1, 3, True),
+    fp32(2, 2, 1, 3, True, recompute="full"),
     fp32(1, 4),
     fp32(1, 4, sequence=True),
     *(fp32(2, 1, 2, shard) for shard in range(4)),
@@ -221,7 +224,6 @@ def applied(plan, which=0, world=4, model=decoder, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize(("degrees", "options", "text"), [
     (fp32(2, 1, 2, 3, schedule="InterleavedZeroBubble"), {}, r"shard 3 with the schedule Inter.*search with shard=\[0, 1, 2\]"),
-    (fp32(2, 2, 1, 3, True), {}, r"shard 3 with sequence parallelism.*search with sequence=\[False\]; the fastest .* is which="),
     (fp32(4, offload="optimizer"), {"offload": ["optimizer"]}, r"offload optimizer is not supported.*no layout of this plan can"),
 ])  # fmt: skip
 def test_what_is_not_supported(degrees, options, text):
@@ -266,25 +268,12 @@ def test_models_that_do_not_take_parts_of_sequences(kind, text):
         applied(plan, fp32(2, context=2), model=model)
 
 
-@pytest.mark.slow
-def test_tied_parameters_in_a_pipeline():
-    class Tied(Decoder):
-        def __init__(self, **options):
-            super().__init__(**options)
-            self.head.weight = self.embed.weight
-
-    with mt.device("meta"):
-        model = Tied(width=32, depth=2, vocabulary=VOCABULARY)
-    with pytest.raises(NotImplementedError, match=r"embed.weight and head.weight are one parameter.*pipeline=\[1\]"):
-        applied(searched(model, devices="2xH100"), fp32(1, 1, 2), 2, model)
-
-
 @pytest.mark.parametrize(("kind", "text"), [
     (unusual.Between, "something is computed between the blocks"),
     (unusual.Side, "the blocks return several tensors"),
     (unusual.Sum, "a stage uses something else of the stages before it"),
     (unusual.Residual, "a stage uses something else of the stages before it"),
-    (unusual.Pair, "a stage uses something else of the stages before it"),
+    (unusual.Pair, "blocks.0 gets a further tensor that depends on what other stages compute"),
 ])  # fmt: skip
 def test_pipelines_pass_on_what_the_blocks_return_alone(kind, text):
     with mt.device("meta"):
@@ -343,19 +332,6 @@ def test_unusual_models(kind, degrees):
             dist.sim.run(run, world_size=2)
     else:
         assert dist.sim.run(run, world_size=2)[0] == pytest.approx(alone(), rel=1e-5)
-
-
-@pytest.mark.slow
-def test_several_arguments():
-    class Two(Decoder):
-        def forward(self, tokens, mask):
-            return super().forward(tokens)
-
-    with mt.device("meta"):
-        model, tokens = Two(width=32, depth=2, vocabulary=VOCABULARY), mt.empty(1, LENGTH, dtype=mt.int64)
-        plan = mt.plan.search(model, tokens, mt.empty(1, LENGTH), devices="2xH100", global_batch=2, pipeline=[1])
-    with pytest.raises(NotImplementedError, match="the model must take one tensor"):
-        applied(plan, world=2, model=model)
 
 
 @pytest.mark.slow
