@@ -565,6 +565,30 @@ def test_implicit_replication_belongs_to_a_rank():
     assert all(sim.run(run, world_size=2))
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_attention_with_grouped_heads_on_parts_of_the_heads(batch):
+    """Each rank has whole groups, so nothing is communicated."""
+
+    def run(query, key, value):
+        dist.init_process_group()
+        mesh = init_device_mesh("cpu", (2,))
+        with dist.CommunicationLog() as log:
+            q, k, v = (distribute_tensor(t, mesh, [Shard(1)], src_data_rank=None).requires_grad_() for t in (query, key, value))
+            y = mt.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            y.sum().backward()
+        moved = [entry.kind for entry in log if entry.bytes > 4]
+        return y.placements, [t.full_tensor().tolist() for t in (y, q.grad, k.grad, v.grad)], moved
+
+    mt.manual_seed(0)
+    tensors = [mt.randn(batch, heads, 5, 4, device="cpu").requires_grad_() for heads in (8, 4, 4)]
+    y = mt.nn.functional.scaled_dot_product_attention(*tensors, is_causal=True, enable_gqa=True)
+    y.sum().backward()
+    placements, found, moved = sim.run(run, *(t.detach() for t in tensors), world_size=2)[0]
+    assert placements == (Shard(1),) and not moved
+    for one, other in zip(found, (y, *(t.grad for t in tensors)), strict=True):
+        assert mt.allclose(mt.tensor(one, device="cpu"), other.detach(), atol=1e-6)
+
+
 def test_fused_attention_without_dropout_draws_nothing():
     """So it runs on parts with values, too, and needs no communication where batches or heads are cut."""
     whole = [mt.randn(4, 8, 16, 8) for _ in range(3)]

@@ -158,6 +158,13 @@ def test_indices_from_repeats(device):
     assert x.repeat_interleave(repeats, 0, output_size=3).tolist() == [[0, 1], [0, 1], [4, 5]]
 
 
+def test_the_length_of_repeats_is_checked():
+    x = mt.empty(4, 2, device="meta")
+    for call in (lambda: x.repeat_interleave(2, 0, output_size=6), lambda: mt._repeat_interleave(x, 2, 0, 6)):
+        with pytest.raises(RuntimeError, match="repeat_interleave.*output_size must be the length of the result, 8, got 6"):
+            call()
+
+
 def test_repeats_are_read_where_they_must_be():
     repeats = mt.empty(3, dtype=mt.int64, device="meta")
     x = mt.empty(3, 2, device="meta")

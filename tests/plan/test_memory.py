@@ -14,7 +14,7 @@ from metatensor.plan.moments import Moment, alone
 from metatensor.plan.peaks import Gradients, Peaks
 from metatensor.plan.stages import Stage
 from metatensor.plan.times import Timed
-from plan.transformers_like import decoder, tokens
+from plan.transformers_like import Decoder, decoder, tokens
 
 BATCH, LENGTH = 8, 128
 TARGETS = {n: mt.zeros(n, LENGTH, dtype=mt.int64, device="meta") for n in (1, 2)}
@@ -82,6 +82,32 @@ def compare(plan, degrees, make=decoder):
 @pytest.mark.parametrize("degrees", LAYOUTS, ids=str)
 def test_memory_of_applied_layouts(degrees, plan):
     compare(plan, degrees)
+
+
+class Shifted(Decoder):
+    """The model itself has a parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = nn.Parameter(mt.zeros(256))
+
+    def forward(self, tokens):
+        return super().forward(tokens) + self.shift.sum()
+
+
+def shifted():
+    with mt.device("meta"):
+        return Shifted()
+
+
+@pytest.fixture(scope="module")
+def another():
+    return searched(shifted(), pipeline=[1, 2], recompute=["none"])
+
+
+@pytest.mark.parametrize("degrees", [fp32(4), fp32(4, 1, 1, 3), Degrees(2, 2, 1, 3), Degrees(2, 1, 2, 3)], ids=str)
+def test_memory_of_a_model_with_a_parameter_of_its_own(degrees, another):
+    compare(another, degrees, shifted)
 
 
 def test_gradients_of_a_pass():
