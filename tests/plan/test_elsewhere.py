@@ -119,6 +119,7 @@ def trained(plan, degrees, base, inputs, targets):
     return found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", LAYOUTS, ids=str)
 def test_layouts_train_as_one_process(degrees, plan, case):
     base, inputs, targets, losses = case
@@ -126,6 +127,7 @@ def test_layouts_train_as_one_process(degrees, plan, case):
     assert trained(plan, degrees, base, inputs, targets) == pytest.approx(losses, rel=4e-6)
 
 
+@pytest.mark.slow
 def test_positional_and_keyword_arguments(plan, case):
     base, inputs, targets, losses = case
     assert trained(plan, fp32(1, 1, 4), base, tuple(inputs.values()), targets) == pytest.approx(losses, rel=4e-6)
@@ -133,6 +135,7 @@ def test_positional_and_keyword_arguments(plan, case):
     assert trained(named, fp32(1, 1, 4), base, inputs, targets) == pytest.approx(losses, rel=4e-6)
 
 
+@pytest.mark.slow
 def test_arguments_of_another_number_or_size(plan, case):
     base, inputs, targets, _ = case
     with pytest.raises(ValueError, match="step: the model was planned with 2 tensors, got 1"):
@@ -141,6 +144,7 @@ def test_arguments_of_another_number_or_size(plan, case):
         trained(plan, fp32(4), base, {"tokens": inputs["tokens"][:3]}, targets)
 
 
+@pytest.mark.slow
 def test_an_argument_without_a_batch(case):
     class Shared(Model):
         def forward(self, tokens, attended):
@@ -176,6 +180,7 @@ class Looking(Model):
         return self.head(self.norm(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Biased, Looking])
 def test_tensors_that_depend_on_other_stages(kind):
     plan = searched(tokens(), model=kind, pipeline=[1, 2], tensor=[1])

@@ -105,6 +105,7 @@ def another():
     return searched(shifted(), pipeline=[1, 2], recompute=["none"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", [fp32(4), fp32(4, 1, 1, 3), Degrees(2, 2, 1, 3), Degrees(2, 1, 2, 3)], ids=str)
 def test_memory_of_a_model_with_a_parameter_of_its_own(degrees, another):
     compare(another, degrees, shifted)

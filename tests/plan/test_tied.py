@@ -71,16 +71,19 @@ def alone(base, batch):
     return trained_alone(base, batch, 0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", [*LAYOUTS, *ON_ONE_RANK], ids=str)
 def test_layouts_train_as_one_process(degrees, plans, base, batch, alone):
     assert trained(plans[0], degrees, base, batch) == pytest.approx(alone, rel=4e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", [*LAYOUTS, *ON_ONE_RANK], ids=str)
 def test_memory(degrees, plans):
     memory.compare(plans[1], degrees, larger)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", [*LAYOUTS, *ON_ONE_RANK], ids=str)
 def test_collectives(degrees, plans):
     expected = plans[2].collectives(degrees)
@@ -88,6 +91,7 @@ def test_collectives(degrees, plans):
         assert calls == expected[place]
 
 
+@pytest.mark.slow
 def test_parameters_count_once_on_a_rank_and_twice_in_a_pipeline(plans):
     model, held = larger(), {one.degrees: [rank["parameter"] for rank in one.memory] for one in plans[1].layouts}
     whole, tied = sum(p.numel() for p in model.parameters()) * 4, model.embed.weight.numel() * 4
@@ -119,6 +123,7 @@ class Alike(Tied):
         self.layers[1].up.weight = self.layers[0].up.weight
 
 
+@pytest.mark.slow
 def test_blocks_with_one_parameter_are_not_divided_among_stages():
     with mt.device("meta"):
         model = Alike(width=32, depth=2, vocabulary=VOCABULARY)
