@@ -30,6 +30,8 @@ from metatensor.plan.times import Impossible, Passes, StepTimes, Timed
 __all__ = ["Candidate", "Coster", "lower_bound"]
 
 
+ROUNDING = 1e-12
+"""Part of a time that is lost or gained by rounding."""
 POSITIONS = 2048
 """Fewest positions of a part into which sequences are divided, unless the caller asks for shorter parts."""
 
@@ -493,7 +495,8 @@ class Coster:
         computed, work = m * sum(stages[i].computed for i in own), m * sum(stages[i].work for i in own)
         sharding, sums = m * sum(passes[i].forward + passes[i].backward for i in own), m * sum(passes[i].reduction for i in own)
         offload = m * sum(passes[i].offload_forward + passes[i].offload_backward for i in own)
-        idle = max(0.0, run.ends[last] - work - sums - sharding - offload)
+        idle = run.ends[last] - work - sums - sharding - offload
+        idle = idle if idle > ROUNDING * run.ends[last] else 0.0
         messages = min(run.messages[last], idle)
         return Layout(
             degrees, m, [stage.kinds for stage in stages], [rank.by_category(every) for rank, every in held], compute=computed,

@@ -22,6 +22,7 @@ from metatensor.plan.kernels import KERNELS
 from metatensor.plan.layouts import OFFLOADS, Degrees, Layout, Rejected
 from metatensor.plan.memory import Widths
 from metatensor.plan.nearest import no_candidate, topology_of
+from metatensor.plan.options import check_names, check_options
 from metatensor.plan.rates import rates_of
 from metatensor.plan.schedules import SCHEDULES
 from metatensor.plan.times import Impossible
@@ -322,6 +323,8 @@ def search(
     ------
     ValueError
         If an option or an input is invalid. The message says what would work.
+    TypeError
+        If an option is of another kind, or the model takes no argument of that name.
 
     Examples
     --------
@@ -333,17 +336,19 @@ def search(
     >>> plan.best.degrees.devices, plan.best.samples
     (4, 16)
     """
+    given = {name: value for name, value in locals().items() if name in SETTINGS}
+    check_options(given)
     if executor is not None or sweep is not None:
         from metatensor.plan import sweeping
 
-        given = {name: value for name, value in locals().items() if name in SETTINGS}
         case = sweeping.given(model, inputs, kwargs, given)
         return sweeping.sweep([case], executor=executor, file=sweep, progress=progress)[0]  # type: ignore[no-any-return]
+    if isinstance(model, Module):
+        check_names(model, kwargs, (*SETTINGS, "executor", "sweep", "progress"))
     where, remarks = topology_of(devices)
     precisions = [precision] if isinstance(precision, str) else list(precision)
-    _check(model, global_batch, {"precision": (precisions, KINDS), "recompute": (recompute, RECOMPUTES), "shard": (shard, SHARDS),
-                                 "offload": (offload, OFFLOADS), "schedules": (schedules, SCHEDULES),
-                                 "kernels": (kernels, KERNELS)})  # fmt: skip
+    _check(model, {"precision": (precisions, KINDS), "recompute": (recompute, RECOMPUTES), "shard": (shard, SHARDS),
+                   "offload": (offload, OFFLOADS), "schedules": (schedules, SCHEDULES), "kernels": (kernels, KERNELS)})  # fmt: skip
     if stages not in ("balanced", "equal"):
         raise ValueError(f"search: stages must be 'balanced' or 'equal', got {stages!r}")
     arguments, without_cache = _without_cache(model, _arguments(inputs, kwargs))
@@ -381,7 +386,7 @@ def search(
     plan._shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
     plan.layouts = sorted(found.layouts, key=lambda layout: (layout.seconds, layout.peak))
     if not found.layouts and not found.rejected and not plan.rejected:
-        plan.reason = no_candidate(where.size, reach, len(coster.order), global_batch, tensor, pipeline, micro_batches)
+        plan.reason = no_candidate(where.size, reach, len(coster.order), global_batch, tensor, pipeline, micro_batches, space)
     plan.rejected = [*sorted(found.rejected, key=lambda one: one.by or 0), *plan.rejected]
     if found.bounded:
         plan.remarks.append(f"{found.bounded:,} layouts were not costed: bounds of their time show that at least {keep} others are faster")
@@ -417,11 +422,9 @@ def _composed(f: Callable[..., Any], g: Callable[..., Any]) -> Callable[..., Any
     return lambda *args: f(g(*args))
 
 
-def _check(model: Any, batch: int, given: dict[str, tuple[Sequence[Any], Sequence[Any]]]) -> None:
+def _check(model: Any, given: dict[str, tuple[Sequence[Any], Sequence[Any]]]) -> None:
     if not isinstance(model, Module):
         raise ValueError(f"search: the model must be a module, got {type(model).__name__}")
-    if batch < 1:
-        raise ValueError(f"search: global_batch must be at least 1, got {batch}")
     for name, (values, known) in given.items():
         for value in values:
             if value not in known:
@@ -437,7 +440,11 @@ def _arguments(inputs: tuple, kwargs: dict[str, Any]) -> Callable[[int], tuple[t
         return inputs[0]  # type: ignore[no-any-return]
     found = batch_of((inputs, kwargs))
     if not found:
-        raise ValueError("search: no input has a batch, the first size of a tensor")
+        why = "has the size 0" if found == 0 else "is missing: no input is a tensor with dimensions"
+        raise ValueError(f"search: the batch, the first size of the inputs, {why}; pass inputs such as metatensor.empty(1, ...) on meta")
+    for t in tensors_in((inputs, kwargs)):
+        if not t.is_meta:
+            raise ValueError(f"search: an input is on {t.device}; use one on meta")
     changed = resized(inputs, kwargs, found)
     return lambda batch: changed(batch, None)
 

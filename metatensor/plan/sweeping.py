@@ -8,6 +8,7 @@ best of all parts are the best of the search.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import hashlib
 import inspect
@@ -176,6 +177,8 @@ def sweep(
                 from metatensor.utils.executors import open_executor
 
                 executor = stack.enter_context(open_executor(executor))
+            if not callable(getattr(executor, "submit", None)):
+                raise TypeError(f"sweep: executor must be a name such as 'process', or have a method submit, got {executor!r}")
             results = _submitted(executor, todo, own)
         else:
             results = ((work, part, None if work.is_done(part) else work.run(part)) for work, part in todo)
@@ -257,8 +260,9 @@ class _Work:
 
     def __init__(self, case: Case, store: SweepFile | None) -> None:
         self.case, self.store = case, store
-        self.made = case.make()
         settings = case.settings
+        _check_settings(settings)
+        self.made = case.make()
         self.topology, _ = topology_of(settings["devices"])
         self.layouts: list[Layout] = []
         self.rejected: list[Rejected] = []
@@ -328,6 +332,20 @@ class _Work:
             model, inputs, kwargs = self.made
             self.empty.reason = search(model, *inputs, **self.case.settings, **kwargs).reason
         return joined(self.empty, self.layouts, self.rejected, self.remarks, self.case.settings.get("keep", KEEP))
+
+
+def _check_settings(settings: dict[str, Any]) -> None:
+    """Raise ValueError unless the settings of a case are arguments of a search."""
+    from metatensor.plan.searching import SETTINGS
+
+    for name in settings:
+        if name not in SETTINGS:
+            near = difflib.get_close_matches(name, SETTINGS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(SETTINGS)}"
+            raise ValueError(f"sweep: a case has the unknown setting {name!r}; {hint}")
+    for name in ("devices", "global_batch"):
+        if name not in settings:
+            raise ValueError(f"sweep: the settings of a case lack {name!r}")
 
 
 def joined(plan: Any, layouts: list[Layout], rejected: list[Rejected], remarks: list[str], keep: int | None) -> Any:
