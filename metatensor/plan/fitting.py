@@ -107,10 +107,11 @@ class FittedProfile:
         """Apply the fit to the profile of another device, and return that.
 
         Efficiencies that the other profile states are kept. Each of the others is multiplied by the ratio of the fitted efficiency to the
-        usual one. For products, both are relative to the highest published rate of the device. Between devices of different
-        architectures, the square root of the ratio is used.
+        usual one. For products, both are relative to the highest published rate of the device. The profile of a device of another
+        architecture is returned as it is: published steps do not show that one architecture's ratios are those of another.
         """
-        share = 1.0 if other.architecture == self.base.architecture else 0.5
+        if other.architecture != self.base.architecture:
+            return other
         efficiency = dict(other.efficiency)
         for group, kinds in GROUPS.items():
             for kind in kinds:
@@ -119,9 +120,9 @@ class FittedProfile:
                 factor = self.profile.efficiency[kind] / (1.0 if kind == "network" else EFFICIENCY[kind])
                 if group == "product":
                     factor *= _reached(other) / _reached(self.base)
-                efficiency[kind] = min(1.0, _prior(other, kind) * factor**share)
+                efficiency[kind] = min(1.0, _prior(other, kind) * factor)
         if "overlap" not in other.efficiency:
-            efficiency["overlap"] = 1 - share * (1 - self.profile.efficiency["overlap"])
+            efficiency["overlap"] = self.profile.efficiency["overlap"]
         return replace(other, efficiency=efficiency)
 
     def to_dict(self) -> dict[str, Any]:

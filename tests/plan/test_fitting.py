@@ -70,10 +70,8 @@ def test_a_fit_reports_errors_on_steps_that_it_did_not_use():
 def test_a_fit_is_carried_to_another_device_by_the_rates_that_were_reached():
     found = fit_profile(block_rows({4096: 4e-3, 8192: 8e-3}))
     own = found.profile.efficiency
-    carried = found.carried(mt.analysis.device_profile("a100-sxm-80gb"))  # another architecture: the square root of factors
-    share = (271.2 / 312) / (794.5 / 989.4)
-    assert carried.efficiency["product"] == pytest.approx(0.7 * (own["product"] / 0.7 * share) ** 0.5)
-    assert carried.efficiency["elementwise"] == pytest.approx(0.8 * (own["elementwise"] / 0.8) ** 0.5)
+    another = mt.analysis.device_profile("a100-sxm-80gb")
+    assert found.carried(another) is another
     same = found.carried(mt.analysis.device_profile("h200-141gb"))
     assert same.efficiency["product"] == pytest.approx(own["product"], rel=1e-3)
     stated = mt.analysis.device_profile("b200")
