@@ -1,4 +1,7 @@
-"""Sessions for every installed CPython from 3.10 on: run the tests (``nox``, ``nox -s tests-3.12``) or build wheels (``nox -s wheels``)."""
+"""Sessions for every installed CPython from 3.10 on.
+
+``nox`` runs the tests with all of them, ``nox -s "tests(3.12)"`` with one. ``nox -s wheels`` builds wheels.
+"""
 
 from __future__ import annotations
 

@@ -61,6 +61,8 @@ def pytest_collection_modifyitems(config, items):
     installed = importlib.util.find_spec("torch") is not None
     skip = pytest.mark.skip(reason="PyTorch is not installed")
     for item in items:
+        if "torch" in item.fixturenames:  # the fixtures of this name import it
+            item.add_marker("torch")
         if item.get_closest_marker("torch") and not installed:
             item.add_marker(skip)
         elif installed and compares(item):
