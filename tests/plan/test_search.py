@@ -1,5 +1,6 @@
 """Layouts of a training step."""
 
+import gc
 import json
 
 import pytest
@@ -149,6 +150,18 @@ def test_a_search_leaves_no_process_group_and_the_model_alone():
     assert [module.training for module in model.modules()] == modes
     assert not distributed.is_initialized()
     assert all(p.dtype == mt.float32 and p.grad is None for p in model.parameters())
+
+
+def test_a_search_leaves_no_memory():
+    def meshes():
+        gc.collect()
+        return [one for one in gc.get_objects() if type(one) is distributed.device_mesh.DeviceMesh]
+
+    before = len(meshes())
+    with mt.device("meta"):
+        layers = [nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True) for _ in range(2)]
+        mt.plan.search(nn.Sequential(*layers), mt.empty(1, 16, 32), devices="2xH100", global_batch=4)
+    assert len(meshes()) == before
 
 
 def test_kinds_of_blocks():

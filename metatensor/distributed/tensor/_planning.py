@@ -18,8 +18,9 @@ from threading import local
 from typing import Any, NamedTuple
 
 import metatensor as mt
+from metatensor._core.nested import map_tensors
 from metatensor._core.op import operator_flags
-from metatensor._core.sharded import Plan, adopt, in_body, quietly, values_matter
+from metatensor._core.sharded import Plan, adopt, in_body, quietly, values_matter, wrap
 from metatensor._core.tensor import Tensor
 from metatensor.distributed.tensor._communicating import Inside, inside_ways, run_inside
 from metatensor.distributed.tensor._moving import is_cut, is_exchanged, lengths, local_shape, part_shape
@@ -432,12 +433,20 @@ _MOST_CHOICES = 20_000  # then they are forgotten
 _choices: dict[Any, _Choice] = {}
 
 
+def _without_graph(t: Any) -> Any:
+    """Return a tensor like another one, which may get a graph later if it has none."""
+    # detach() of a distributed tensor needs a plan itself
+    return wrap(t._local_tensor.detach(), t._spec) if _is_distributed(t) else t.detach()
+
+
 def plan_distributed(op: Any, overload: Any, names: list[str], values: list[Any], variant: int, out: Any, key: Any) -> Plan:
     """Return the `Plan` of a call. Called by the core for the first call of its kind on a mesh.
 
     ``key`` is the same for such calls on all meshes of a shape.
     """
-    return quietly(_plan, CallOnMesh(op, overload, names, values, variant, out), key)  # type: ignore[no-any-return]
+    # Plans live as long as their mesh. If they kept the graphs of arguments, neither could be freed.
+    detached = quietly(map_tensors, _without_graph, list(values))
+    return quietly(_plan, CallOnMesh(op, overload, names, detached, variant, out), key)  # type: ignore[no-any-return]
 
 
 def _plan(call: CallOnMesh, key: Any) -> Plan:
