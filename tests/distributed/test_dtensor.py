@@ -565,6 +565,25 @@ def test_implicit_replication_belongs_to_a_rank():
     assert all(sim.run(run, world_size=2))
 
 
+@pytest.mark.parametrize("call", [
+    lambda t: t.sort(0)[0], lambda t: t.flip(0), lambda t: t[3], lambda t: t.add_(1), lambda t: mt.cat([t, t]), lambda t: t.median(),
+    lambda t: t.requires_grad_().cumsum(0).sum().backward(),
+])  # fmt: skip
+def test_plans_of_calls_keep_no_arguments(call):
+    def run():
+        dist.init_process_group()
+        mesh = init_device_mesh("meta", (2,))
+        with MemoryTracker() as memory:
+            tensor = DTensor.from_local(mt.empty(32, 8, device="meta"), mesh, [Shard(0)])
+            before = memory.current
+            call(tensor)
+            del tensor
+            return before, memory.current
+
+    for before, after in sim.run(run, world_size=2):
+        assert before >= 1024 and after < 1024
+
+
 @pytest.mark.parametrize("batch", [1, 2])
 def test_attention_with_grouped_heads_on_parts_of_the_heads(batch):
     """Each rank has whole groups, so nothing is communicated."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor._core.nested import map_tensors
+from metatensor._core.nested import tensors_in as nested_tensors
 from metatensor._core.op import operator_flags
 from metatensor._core.sharded import Plan, adopt, in_body, quietly, values_matter, wrap
 from metatensor._core.tensor import Tensor
@@ -81,6 +83,8 @@ class CallOnMesh:
         self.rules = rules_of(self.overload.qualname)
         self.kept = self.rules.kept
         self.in_place = variant == 1
+        self.only_meta = False
+        """Whether all tensors are on meta."""
         self._check(outs)
 
     def _check(self, outs: Sequence[Any]) -> None:
@@ -433,10 +437,14 @@ _MOST_CHOICES = 20_000  # then they are forgotten
 _choices: dict[Any, _Choice] = {}
 
 
-def _without_graph(t: Any) -> Any:
-    """Return a tensor like another one, which may get a graph later if it has none."""
-    # detach() of a distributed tensor needs a plan itself
-    return wrap(t._local_tensor.detach(), t._spec) if _is_distributed(t) else t.detach()
+@cache
+def _scalar(dtype: Any) -> Any:
+    return mt.empty((), dtype=dtype, device="meta")
+
+
+def _without_data(t: Any) -> Any:
+    """Return a tensor like another one without its graph, and if it is distributed, without data. Values of plain tensors may matter."""
+    return wrap(_scalar(t.dtype).expand(t._local_tensor.shape), t._spec) if _is_distributed(t) else t.detach()
 
 
 def plan_distributed(op: Any, overload: Any, names: list[str], values: list[Any], variant: int, out: Any, key: Any) -> Plan:
@@ -444,9 +452,11 @@ def plan_distributed(op: Any, overload: Any, names: list[str], values: list[Any]
 
     ``key`` is the same for such calls on all meshes of a shape.
     """
-    # Plans live as long as their mesh. If they kept the graphs of arguments, neither could be freed.
-    detached = quietly(map_tensors, _without_graph, list(values))
-    return quietly(_plan, CallOnMesh(op, overload, names, detached, variant, out), key)  # type: ignore[no-any-return]
+    # Plans live as long as their mesh, and must not keep what the arguments of the first call hold.
+    less, out = quietly(map_tensors, _without_data, (list(values), out))
+    call = CallOnMesh(op, overload, names, less, variant, out)
+    call.only_meta = all(one.device.type == "meta" for value in values for one in nested_tensors(value))
+    return quietly(_plan, call, key)  # type: ignore[no-any-return]
 
 
 def _plan(call: CallOnMesh, key: Any) -> Plan:
@@ -567,7 +577,7 @@ def _dtypes_agree(call: CallOnMesh, results: Sequence[Any]) -> bool:
     """Return True if the results surely have the dtypes that they have on meta. Those of statistics of half precision may differ."""
     given = {one.dtype for one in call.tensors.values() if one.dtype.is_floating_point}
     halves = any(one.itemsize == 2 for one in given)
-    return not halves or all(one.device.type == "meta" for one in call.tensors.values()) or all(
+    return not halves or call.only_meta or all(
         not one.dtype.is_floating_point or one.dtype in given for one in results)  # fmt: skip
 
 
