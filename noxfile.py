@@ -15,7 +15,7 @@ import nox
 nox.options.sessions = ["tests"]
 nox.options.stop_on_first_error = False
 
-PLUGINS = ["./plugins/cpu", "./plugins/cuda", "./plugins/disk"]
+PLUGINS = ["./plugins/cpu", "./plugins/cuda", "./plugins/disk", "./plugins/mpi", "./plugins/nccl"]
 # Prints the version if the interpreter is a CPython that can compile extensions, and an empty line otherwise.
 PROBE = (
     "import os, sys, sysconfig; "
