@@ -110,7 +110,7 @@ def reached(time: CollectiveTime, topology: Topology) -> CollectiveTime:
 def route_time(kind: str, bytes: int, route: Route) -> CollectiveTime:
     """Return the predicted time of an operation over a route; see `collective_time`."""
     if kind not in KINDS:
-        raise ValueError(f"no kind of collective is named {kind!r}; known are {', '.join(KINDS)}")
+        raise ValueError(f"no kind of collective is named {kind!r}; choose from {', '.join(KINDS)}")
     if bytes < 0:
         raise ValueError(f"a collective has at least 0 bytes, got {bytes}")
     if route.ranks == 1:

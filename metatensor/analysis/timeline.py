@@ -62,7 +62,7 @@ def chart(profile: Profile, points: int = 1500, largest: int = 5) -> dict[str, A
         (bytes). ``alive`` has the largest groups of living storages of each point, as pairs of an index of ``groups`` and bytes.
         ``phase`` is an index of ``phases``: outside of backward passes and the optimizer's steps it is ``forward``.
         ``places`` lists operator, module and line; ``groups`` lists category, operator and line. ``peak`` is the index of the peak
-        among the points, or None. ``near_peaks`` has those of up to five other peaks within 1% of it, the highest first.
+        among the points, or None. ``near_peaks`` has the indices of up to five other peaks within 1% of it, highest first.
     """
     events, records = profile.events, {record.number: record for record in profile.storages}
     start = sum(profile.resident.values())

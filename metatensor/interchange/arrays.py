@@ -258,7 +258,7 @@ def array_namespace(version=None):
 
     known = ("2021.12", "2022.12", "2023.12", array_api.__array_api_version__)
     if version is not None and version not in known:
-        raise ValueError(f"unknown version {version!r} of the array API standard; known are {', '.join(known)}")
+        raise ValueError(f"unknown version {version!r} of the array API standard; choose from {', '.join(known)}")
     return array_api
 
 

@@ -312,7 +312,7 @@ def _cuts(
     shadow: Module, parts: Parts, given: dict[str, Given], experts: dict[str, Experts], degrees: Degrees, args: tuple,
     kwargs: dict[str, Any],
 ) -> Any:  # fmt: skip
-    """Return the dimensions that are cut by path of the block. The path "" stands for what is around the blocks: None if it stays whole."""
+    """Return the cut dimensions by path of the block. The path "" stands for what is around the blocks: None if it stays whole."""
     if degrees.tensor == 1:
         return {}
     mesh = init_device_mesh("meta", (degrees.tensor,))

@@ -185,7 +185,7 @@ class DividedDecoder(Decoder):
                 whole.append((paths, before))
             else:
                 self.arranged.placed_as(paths, before)
-        for paths, before in reversed(whole):  # with others whole, it may be faster to cut one after all
+        for paths, before in reversed(whole):  # once others are whole, cutting this one may be faster after all
             self.arranged.placed_as(paths, before)
             found = cost()
             if WORTH * found <= best:

@@ -1,4 +1,4 @@
-"""Modules of other stages, as far as a stage has to run them to know what its blocks get."""
+"""Modules of other stages that a stage must run to compute the arguments of its own blocks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Elsewhere(Module):
 
 
 def gets_others(given: Iterable[Given]) -> bool:
-    """Return whether blocks get other tensors than the one that they pass on, such as masks or tables of positions."""
+    """Return whether blocks get tensors besides the one that they pass on, such as masks or tables of positions."""
     return any(sum(1 for _ in tensors_in((one.args, one.kwargs))) > 1 for one in given)
 
 

@@ -1,4 +1,4 @@
-"""What a block of a model, and what is around the blocks, costs on one rank: read off runs on meta at local shapes."""
+"""The cost on one rank of a block, and of what is around the blocks, measured by runs on meta at local shapes."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _run_split(
     roots: list[Any], grads: list[Any], leaves: list[Any], base: int, gradients: Gradients, memory: MemoryTracker, work: _Working,
     arranged: Arranged | None,
 ) -> Split:  # fmt: skip
-    """Run a backward pass that computes gradients of parameters later. Its memory is above ``base`` bytes, those before the input.
+    """Run a backward pass that computes gradients of parameters later. Its memory is counted above ``base``, the bytes before the input.
 
     ``leaves`` has the input. The lists are emptied, so that what they refer to can be freed.
     """
@@ -289,7 +289,7 @@ def measure_around(
 
 
 def _tied(outer: Module, marks: _Marks) -> list[tuple[Module, str, Any]]:
-    """Return the parameters of modules after the blocks that modules before them have too, with the modules and names."""
+    """Return the parameters shared by modules before and after the blocks, with the later modules and the names."""
     first = {id(p) for m in outer.modules() if id(m) not in marks.behind or id(m) in marks.before for p in m.parameters(recurse=False)}
     return [(m, name, p) for m in outer.modules() if id(m) in marks.behind and id(m) not in marks.before
             for name, p in m._parameters.items() if p is not None and id(p) in first]  # fmt: skip
@@ -317,7 +317,7 @@ class _Marks:
         """The backward pass of what is after the blocks."""
         self.leaf: Any = None
         self.passed: Any = None
-        """The tensor that the leaf stands for. It is part of the bytes below."""
+        """The tensor that the leaf stands for. It is included in the bytes below."""
         self._entered = False
 
     def called(self, module: Any, args: tuple) -> None:

@@ -70,7 +70,7 @@ def topology_of(devices: Any) -> tuple[Topology, list[str]]:
     Parameters
     ----------
     devices : str or Topology
-        A topology, or several with the same number of devices in each node: ``"8xH100 + 8xA100"``. A comma works too.
+        A topology, or several with the same number of devices in each node: ``"8xH100 + 8xA100"``. A comma also separates them.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def _is_topology(part: str) -> bool:
 
 
 def _slowest(profiles: list[DeviceProfile]) -> DeviceProfile:
-    """Return a profile with the least of each figure; one that is unknown for a device is unknown."""
+    """Return a profile with the lowest of each figure. A figure that any device lacks is unknown."""
 
     def least(values: list[Any]) -> Any:
         return None if None in values else min(values)

@@ -26,7 +26,7 @@ class Piece(NamedTuple):
 
     elements: int
     ranks: int
-    """Number of ranks that have the same."""
+    """Number of ranks that have the same parameters."""
     stride: int
     """How far these ranks are apart."""
     stays: bool = False
@@ -87,7 +87,7 @@ def padded_of(degrees: Degrees, part: Timed) -> int:
 
 
 def gathered_needs(degrees: Degrees, widths: Widths, stage: Stage, last: bool, loss: int, wasted: bool) -> tuple[Need, Need]:
-    """Return what the forward and the backward pass of a stage need whose parameters are sharded, as `fully_shard` works.
+    """Return what the passes of a stage need if its parameters are sharded as by `fully_shard`.
 
     In the forward pass, a part's parameters are gathered in one piece and copied to whole parameters. The piece lives until that of the
     next part has been copied. In the backward pass, the piece of the part before is there while gradients of a part are computed, and

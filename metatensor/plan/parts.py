@@ -329,7 +329,7 @@ class StageModule(Module):
             if self.first:
                 raise
             raise NotImplementedError(
-                "apply: a stage uses something else of the stages before it than what the last of their blocks returns, which a pipeline "
+                "apply: a stage uses something of earlier stages besides the result of their last block, which a pipeline "
                 f"does not pass on yet; search with pipeline=[1] ({error})"
             ) from error
         if self._outer is not None:

@@ -27,7 +27,7 @@ class TiedParameters:
         self._copies, self._group = copies, group
 
     def sum_gradients(self) -> None:
-        """Replace the gradient of each copy by the sum of both. The other rank calls it too."""
+        """Replace the gradient of each copy by the sum of both. The other rank must call this too."""
         with mt.no_grad():
             if self._group is not None:
                 for p in self._copies[0]:

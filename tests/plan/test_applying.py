@@ -271,8 +271,8 @@ def test_models_that_do_not_take_parts_of_sequences(kind, text):
 @pytest.mark.parametrize(("kind", "text"), [
     (unusual.Between, "something is computed between the blocks"),
     (unusual.Side, "the blocks return several tensors"),
-    (unusual.Sum, "a stage uses something else of the stages before it"),
-    (unusual.Residual, "a stage uses something else of the stages before it"),
+    (unusual.Sum, "a stage uses something of earlier stages besides the result"),
+    (unusual.Residual, "a stage uses something of earlier stages besides the result"),
     (unusual.Pair, "blocks.0 gets a further tensor that depends on what other stages compute"),
 ])  # fmt: skip
 def test_pipelines_pass_on_what_the_blocks_return_alone(kind, text):

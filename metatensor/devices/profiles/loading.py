@@ -200,7 +200,7 @@ class Reader:
         for key in value:
             if key not in known:
                 near = get_close_matches(key, known, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+                hint = f"; did you mean {near[0]!r}?" if near else f"; choose from {', '.join(known)}"
                 raise self.wrong(place, f"unknown key {key!r}{hint}")
 
     def text(self, parent: Mapping[str, Any], key: str, place: str = "", required: bool = False) -> str | None:

@@ -81,7 +81,7 @@ def network_of(name: str, rails: int, bandwidth: float | None) -> tuple[Network,
     known = _links()
     found = known.names.get(key_of(name))
     if found is None:
-        raise TopologyError(f"no kind of network is named {name!r}; known are {', '.join(sorted(known.networks))}")
+        raise TopologyError(f"no kind of network is named {name!r}; choose from {', '.join(sorted(known.networks))}")
     nominal, efficiency = known.networks[found]
     if bandwidth is None:
         if nominal is None:

@@ -1,4 +1,4 @@
-"""Programs from and to ONNX models. Needs the ``onnx`` package, the extra of the same name."""
+"""Conversion of programs from and to ONNX models. It needs the ``onnx`` package (the extra ``onnx``)."""
 
 from __future__ import annotations
 

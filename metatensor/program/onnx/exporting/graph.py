@@ -82,7 +82,7 @@ class Graph:
     nodes, initializers : list
         What the model has so far.
     notes : dict of str
-        Metadata of the nodes being added. `prefix` begins their names.
+        Metadata of the nodes being added. Their names begin with `prefix`.
     """
 
     def __init__(self, opset: int, taken: Iterable[str] = ()) -> None:
@@ -90,7 +90,7 @@ class Graph:
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self.sizes: dict[str, tuple[str, int, int, int]] = {}
-        """For each named size the input and the dimension from which it follows, and the factor and the constant there."""
+        """For each named size: the input and dimension that determine it, and the factor and constant of that relation."""
         self.notes: dict[str, str] = {}
         self.prefix = ""
         self._taken = set(taken)
@@ -244,7 +244,7 @@ class Graph:
 
     def _size(self, name: str) -> Var:
         if name not in self.sizes:
-            raise Unknown(f"the size {name} is no size of an input, nor in a sum or product of it with numbers")
+            raise Unknown(f"the size {name} does not follow from a size of an input, alone or in a sum or product with numbers")
         source, axis, factor, rest = self.sizes[name]
         found = self.op("Shape", source, dtype=mt.int64, shape=(1,), start=axis, end=axis + 1)
         found = self.op("Sub", found, self.constant([rest], mt.int64), shape=(1,)) if rest else found
