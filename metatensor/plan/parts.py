@@ -38,10 +38,10 @@ def meta_copy(model: Module, dtype: Any) -> Module:
 class Parts:
     """The paths of the blocks, the names of the parameters before and after them, and whether something is computed between them.
 
-    ``tied`` are the names of parameters that are both before and after the blocks.
+    ``tied`` are the names of parameters that are both before and after the blocks, each with one name that both sides have in common.
     """
 
-    def __init__(self, paths: list[str], before: set[str], behind: set[str], between: bool, tied: set[str]) -> None:
+    def __init__(self, paths: list[str], before: set[str], behind: set[str], between: bool, tied: dict[str, str]) -> None:
         self.paths, self.before, self.behind, self.between, self.tied = paths, before, behind, between, tied
 
     def around(self, shadow: Module, given: dict[str, Given]) -> Module:
@@ -75,7 +75,8 @@ def parts_of(shadow: Module, given: dict[str, Given], paths: list[str], args: tu
         side = int(id(module) in behind and id(module) not in before)
         names[side].update({f"{path}.{name}".lstrip("."): id(p) for name, p in module._parameters.items() if p is not None})
     both = set(names[0].values()) & set(names[1].values())
-    tied = {name for side in names for name, key in side.items() if key in both}
+    common = {key: name for name, key in names[0].items() if key in both}
+    tied = {name: common[key] for side in names for name, key in side.items() if key in both}
     return Parts(paths, set(names[0]), set(names[1]), between, tied)
 
 
@@ -227,7 +228,9 @@ class StageModule(Module):
         """Return the trainable parameters that another stage has too, which are the first of `groups`."""
         if self.first and self.last:
             return []
-        return [p for name, p in self.inner.named_parameters() if name in self._parts.tied and p.requires_grad]
+        tied = self._parts.tied
+        found = {tied[name]: p for name, p in self.inner.named_parameters() if name in tied and p.requires_grad}
+        return [found[name] for name in sorted(found)]  # both stages need the same order
 
     def divide_experts(self, experts: dict[str, Experts], mesh: Any, tensor_mesh: Any) -> None:
         """Divide the experts of blocks over a mesh, None if they stay as they are."""

@@ -115,6 +115,38 @@ def test_a_tied_matrix_is_cut_as_suits_all_modules_that_have_it(vocabulary, plac
     assert (found.cut.get("embed.weight"), found.cut.get("head.weight")) == ((placed.dim,) * 2 if placed.is_shard() else (None, None))
 
 
+class Crossed(Tied):
+    """Two tied matrices, which are registered in another order after the blocks than before them."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.types = nn.Embedding(VOCABULARY, 32)
+        self.other = nn.Linear(32, VOCABULARY, bias=False)
+        self.head.weight, self.other.weight = self.types.weight, self.embed.weight
+
+    def forward(self, tokens):
+        x = self.embed(tokens) + 0.5 * self.types(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x)) + 2 * self.other(self.norm(x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", [0, 3])
+def test_gradients_of_several_tied_parameters_are_not_interchanged(shard, batch):
+    def crossed():
+        return Crossed(width=32, depth=2, vocabulary=VOCABULARY)
+
+    with mt.device("meta"):
+        plan = searched(crossed(), precision="fp32", micro_batches=[1], recompute=["none"])
+    mt.manual_seed(0)
+    base = crossed().to("cpu")
+    with mt.no_grad():
+        base.embed.weight.mul_(0.1)
+        base.types.weight.mul_(0.1)
+    assert trained(plan, fp32(2, 1, 2, shard), base, batch) == pytest.approx(trained_alone(base, batch, 0.2), rel=4e-6)
+
+
 class Alike(Tied):
     """Two blocks have one matrix."""
 
