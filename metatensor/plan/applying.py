@@ -138,9 +138,11 @@ class Applied:
         tensors, expected = list(tensors_in((args, kwargs))), len(list(tensors_in(planned)))
         if len(tensors) != expected:
             raise ValueError(f"step: the model was planned with {expected} tensors, got {len(tensors)}")
-        if not any(t.dim() and t.shape[0] == each for t in tensors[:1]):
+        if not any(t.dim() and t.shape[0] == each for t in tensors):
             raise ValueError(f"step: a rank of this layout processes {each} samples, got {list(tensors[0].shape)}; "
                              "own() takes its part of a batch")  # fmt: skip
+        if not args and len(list(tensors_in(planned[0]))) < len(planned[0]):
+            raise ValueError("step: the search had positional arguments that are no tensors; pass all arguments in a tuple, in that order")
         others = {name: value for name, value in planned[1].items() if not any(True for _ in tensors_in(value))}
         return (*args, *(planned[0][len(args) :] if args else ())), {**others, **kwargs}
 
@@ -165,7 +167,8 @@ class Applied:
         losses: list[Any] = []
         for stage in self.stages:
             stage.calls = deque(self._micro_batch(call, i) for i in range(self.micro_batches))
-        given = (next(tensors_in(call)),) if any(stage.first for stage in self.stages) else ()
+        each = self.samples // self.degrees.data  # the schedule divides one tensor, from which the first stage learns its turn
+        given = (next(t for t in tensors_in(call) if t.dim() and t.shape[0] == each),) if any(stage.first for stage in self.stages) else ()
         last = any(stage.last for stage in self.stages)
         self._schedule.step(*given, target=targets if last else None, losses=losses if last else None, return_outputs=False)
         return sum(loss.detach() for loss in losses) / len(losses) if losses else None

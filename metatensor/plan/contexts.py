@@ -50,8 +50,12 @@ def cut(given: Any, length: int, ranks: int) -> Any:
 
 
 def _dim_of(t: Any, length: int) -> int | None:
-    """Return the dimension of the sequence: the last but one if it has the length, else the first that has it."""
-    order = [t.dim() - 2, *range(t.dim())] if t.dim() > 1 else range(t.dim())
+    """Return the dimension of the sequence: the last but one if it has the length, else the first that has it.
+
+    Matrices of integers are tokens or masks, whose last dimension comes first.
+    """
+    tokens = t.dim() == 2 and not t.is_floating_point()
+    order = [1, 0] if tokens else [t.dim() - 2, *range(t.dim())] if t.dim() > 1 else range(t.dim())
     return next((dim for dim in order if t.shape[dim] == length), None)
 
 

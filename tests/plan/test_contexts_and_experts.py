@@ -13,6 +13,7 @@ from metatensor.distributed.tensor.experimental import context_parallel
 from metatensor.distributed.tensor.parallel import ExpertParallel, parallelize_module
 from metatensor.nn import functional as F
 from metatensor.plan import Degrees
+from metatensor.plan.contexts import cut
 from metatensor.plan.costing import Coster
 from plan.test_search import search
 from plan.transformers_like import Decoder, Layer, decoder, tokens
@@ -153,3 +154,10 @@ def test_precisions():
     plan = search(**{**ONE, "precision": ["fp32", "bf16"]})
     assert {one.degrees.precision for one in plan.layouts} == {"fp32", "bf16"} and plan.best.degrees.precision == "bf16"
     assert all(a.mfu < 1 for a in plan.layouts)
+
+
+def test_tokens_are_cut_along_the_sequence_even_if_there_are_as_many_samples():
+    with mt.device("meta"):
+        tokens, table, activations = mt.empty(8, 8, dtype=mt.int64), mt.empty(8, 8), mt.empty(8, 8, 8)
+        found = [tuple(t.shape) for t in cut((tokens, table, activations), 8, 2)]
+    assert found == [(8, 4), (4, 8), (8, 4, 8)]

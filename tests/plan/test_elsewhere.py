@@ -158,6 +158,34 @@ def test_an_argument_without_a_batch(case):
     assert found[0] == pytest.approx(loss(base(inputs["tokens"], inputs["attended"][:1]), targets).item(), rel=4e-6)
 
 
+@pytest.mark.slow
+def test_the_first_argument_has_no_batch(case):
+    class Leading(Model):
+        def forward(self, attended, tokens):
+            return super().forward(tokens, attended, use_cache=False)
+
+    _, inputs, targets, _ = case
+    plan = searched(mt.empty(1, LENGTH, dtype=mt.int64, device="meta"), tokens(2), model=Leading, pipeline=[2], tensor=[1])
+    mt.manual_seed(0)
+    base = Leading().to("cpu")
+    found = trained(plan, fp32(2, 1, 2), base, (inputs["attended"][:1], inputs["tokens"]), targets)
+    assert found[0] == pytest.approx(loss(base(inputs["attended"][:1], inputs["tokens"]), targets).item(), rel=4e-6)
+
+
+@pytest.mark.slow
+def test_flags_by_position(case):
+    class Flagged(Model):
+        def forward(self, tokens, cached):
+            return super().forward(tokens, use_cache=cached)
+
+    _, inputs, targets, _ = case
+    plan = searched(tokens(), False, model=Flagged, pipeline=[1], tensor=[1])
+    base = Flagged().to("cpu")
+    assert len(trained(plan, fp32(4), base, inputs["tokens"], targets)) == STEPS
+    with pytest.raises(ValueError, match="step: the search had positional arguments that are no tensors"):
+        trained(plan, fp32(4), base, {"tokens": inputs["tokens"]}, targets)
+
+
 class Biased(Model):
     """A table depends on a parameter."""
 
