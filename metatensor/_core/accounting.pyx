@@ -103,7 +103,7 @@ cdef object formula(object body, PyObject** args, int n, Overload ov, int slot):
     if state.tracker is None or (<Scope>state.tracker).plain and not (hints.modes and later("is_traced")()):
         return PyObject_Vectorcall(body, args, n, NULL)
     kind = _kind_of(body, ov, slot)
-    if (<Scope>state.tracker).plain and kind is not True:   # a trace takes from its plain log when temporaries are released
+    if (<Scope>state.tracker).plain and kind is not True:   # a trace sees in its plain log when temporaries are released
         return PyObject_Vectorcall(body, args, n, NULL)
     if kind is False or (kind is not True and (state.grad_enabled or not _on_meta(args, n))):
         return PyObject_Vectorcall(body, args, n, NULL)

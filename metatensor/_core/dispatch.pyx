@@ -492,7 +492,7 @@ cdef object run(Call* c):
 
 
 cdef int _find_history(Call* c, Overload ov) except -1:
-    """Set the flags of the call for views that require grad only since their base was changed in place."""
+    """Set the flags of the call for views that require grad only because their base has been changed in place."""
     cdef int i
     for i in range(ov.nslots):
         value = <object>c.args[i]

@@ -183,7 +183,7 @@ cdef int track_all(Node start) except -1:
 
 
 cdef int _track_graphs(object fn) except -1:
-    """Let the garbage collector track the graphs that a hook refers to, because they may lead to what the hook belongs to."""
+    """Let the garbage collector track the graphs that a hook refers to, which may refer back to the tensor or node that has the hook."""
     cdef list pending = [fn]
     cdef int left = 256
     cdef PyObject* node

@@ -204,7 +204,7 @@ cdef bint is_sequence(object value) except -1:
     if isinstance(value, (int, float, complex, str, bytes, dict, set, Tensor)):
         return False
     if hasattr(type(value), "__torch_function__"):
-        return False                        # its length is not its own to tell
+        return False                        # what it overrides decides its length
     if getattr(value, "ndim", 1) == 0:
         return False
     return hasattr(value, "__len__") and hasattr(value, "__getitem__")

@@ -99,7 +99,7 @@ def _table(works: list[dict[str, Any]]) -> Iterator[str]:
         yield _band(band)
     time = report.get("time")
     if time is not None:
-        yield "such times were not compared with measured ones" if time["band"] is None else _band(time["band"])
+        yield "predicted times of this kind have not been compared with measured ones" if time["band"] is None else _band(time["band"])
 
 
 def _band(fields: dict[str, Any]) -> str:

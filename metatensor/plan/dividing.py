@@ -34,7 +34,7 @@ SAMPLE = 16
 
 
 class LocalExperts(Module):
-    """Stands for a module of stacked experts: computes with those of one rank, and sums the results of all ranks.
+    """Stands for a module of stacked experts: applies the experts of one rank, and sums the results of all ranks.
 
     Other attributes are those of the experts.
     """

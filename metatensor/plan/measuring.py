@@ -312,7 +312,7 @@ class _Marks:
         self.memory, self.work, self.gradients, self.split = memory, work, gradients, split
         self.reached = self.saved = self.passing = self.peak = self.result_bytes = self.base = 0
         self.forward = self.backward = Work([], [], [])
-        """What is done before the blocks, and after them in the backward pass."""
+        """`forward` is the work before the blocks, `backward` that of the backward pass before it reaches them."""
         self.peaks: Peaks | None = None
         """The backward pass of what is after the blocks."""
         self.leaf: Any = None
