@@ -70,8 +70,7 @@ WITHOUT = {
     "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_flash_attention_for_cpu_backward",
 }  # fmt: skip
 NEED_VALUES = {"nn.functional.ctc_loss", "masked_select"}
-OTHERS = WITHOUT | {"_ctc_loss", "_embedding_bag", "_masked_select", "_nll_loss_forward", "_repeat_interleave",
-                    "nll_loss_backward"}  # take no generated values
+OTHERS = WITHOUT | {"_ctc_loss", "_embedding_bag", "_masked_select", "_nll_loss_forward", "nll_loss_backward"}  # take no generated values
 EVERY = {**OPERATORS, **written_operators()}
 
 
