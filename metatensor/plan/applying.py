@@ -74,8 +74,7 @@ class Applied:
         All tensors are divided along their first dimension, unless its size is 1. With context parallelism, those that have a dimension
         of the sequence's length are also divided along it: a rank then has a chunk from the head and one from the tail of each sequence.
         """
-        rank, each = self.mesh.get_local_rank("data"), self.samples // self.degrees.data
-        several = not isinstance(batch, mt.Tensor)
+        rank, each, several = self.mesh.get_local_rank("data"), self._each, not isinstance(batch, mt.Tensor)
 
         def own(t: Any) -> Any:
             if not (several and (t.dim() == 0 or t.shape[0] == 1)):
@@ -130,16 +129,24 @@ class Applied:
             value = value.redistribute(placements=[Replicate()]).to_local()
         return value
 
+    @property
+    def _each(self) -> int:
+        """Samples of a rank."""
+        return self.samples // self.degrees.data
+
+    def _is_batch(self, t: Any) -> bool:
+        return bool(t.dim() and t.shape[0] == self._each)
+
     def _called_with(self, inputs: Any) -> Call:
         """Return the arguments of the model."""
         args = (inputs,) if isinstance(inputs, mt.Tensor) else () if isinstance(inputs, dict) else tuple(inputs)
         kwargs = dict(inputs) if isinstance(inputs, dict) else {}
-        planned, each = self._call, self.samples // self.degrees.data
+        planned = self._call
         tensors, expected = list(tensors_in((args, kwargs))), len(list(tensors_in(planned)))
         if len(tensors) != expected:
             raise ValueError(f"step: the model was planned with {expected} tensors, got {len(tensors)}")
-        if not any(t.dim() and t.shape[0] == each for t in tensors):
-            raise ValueError(f"step: a rank of this layout processes {each} samples, got {list(tensors[0].shape)}; "
+        if not any(map(self._is_batch, tensors)):
+            raise ValueError(f"step: a rank of this layout processes {self._each} samples, got {list(tensors[0].shape)}; "
                              "own() takes its part of a batch")  # fmt: skip
         if not args and len(list(tensors_in(planned[0]))) < len(planned[0]):
             raise ValueError("step: the search had positional arguments that are no tensors; pass all arguments in a tuple, in that order")
@@ -147,8 +154,8 @@ class Applied:
         return (*args, *(planned[0][len(args) :] if args else ())), {**others, **kwargs}
 
     def _micro_batch(self, call: Call, i: int) -> Call:
-        size, each = self.degrees.micro_batch, self.samples // self.degrees.data
-        return map_tensors(lambda t: t.narrow(0, i * size, size) if t.dim() and t.shape[0] == each else t, call)  # type: ignore[no-any-return]
+        size = self.degrees.micro_batch
+        return map_tensors(lambda t: t.narrow(0, i * size, size) if self._is_batch(t) else t, call)  # type: ignore[no-any-return]
 
     def _single(self, call: Call, targets: Any) -> Any:
         size = self.degrees.micro_batch
@@ -167,8 +174,8 @@ class Applied:
         losses: list[Any] = []
         for stage in self.stages:
             stage.calls = deque(self._micro_batch(call, i) for i in range(self.micro_batches))
-        each = self.samples // self.degrees.data  # the schedule divides one tensor, from which the first stage learns its turn
-        given = (next(t for t in tensors_in(call) if t.dim() and t.shape[0] == each),) if any(stage.first for stage in self.stages) else ()
+        # The schedule divides one tensor. The first stage only learns from it that a micro-batch is next.
+        given = (next(filter(self._is_batch, tensors_in(call))),) if any(stage.first for stage in self.stages) else ()
         last = any(stage.last for stage in self.stages)
         self._schedule.step(*given, target=targets if last else None, losses=losses if last else None, return_outputs=False)
         return sum(loss.detach() for loss in losses) / len(losses) if losses else None
@@ -267,8 +274,8 @@ class _EachPass(Module):
         super().__init__()
         self.stage = stage
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.stage(*args, **kwargs)
+    def forward(self, x: Any) -> Any:
+        return self.stage(x)
 
 
 def _check_model(model: Any, shapes: dict[str, tuple[int, ...]] | None) -> None:

@@ -14,7 +14,7 @@ from metatensor.nn.modules.module import Module
 from metatensor.plan.recomputing import Checkpoints
 from metatensor.utils.checkpoint import watching
 
-__all__ = ["Block", "Given", "NoBlocks", "Passing", "around", "blocks_of", "check_blocks", "paths_of"]
+__all__ = ["Block", "Given", "NoBlocks", "StandIn", "Passing", "around", "blocks_of", "check_blocks", "paths_of"]
 
 
 class NoBlocks(ValueError):
@@ -81,24 +81,34 @@ class Given(NamedTuple):
     """The checkpoints of the model itself that compute the block again in the backward pass."""
 
 
-class Passed(Module):
-    """Stands for a block: returns the first tensor that it gets, as the first of a tuple of length ``results`` if that is not 0.
+class StandIn(Module):
+    """Stands for a module, which is not one of its children. Attributes that it lacks are those of the module.
 
-    Other attributes are those of the block.
+    A deep copy has the same module and fields.
     """
 
-    def __init__(self, block: Module, results: int, noted: Callable[[Any], Any]) -> None:
+    def __init__(self, module: Module, **fields: Any) -> None:
         super().__init__()
-        self.__dict__.update(_block=block, _results=results, _noted=noted)
+        self.__dict__.update(_stands_for=module, **fields)
+        self.__dict__["_fields"] = fields
 
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
-            return getattr(self.__dict__["_block"], name)
+            return getattr(self.__dict__["_stands_for"], name)
 
-    def __deepcopy__(self, memo: Any) -> Passed:
-        return Passed(self._block, self._results, self._noted)
+    def __deepcopy__(self, memo: Any) -> StandIn:
+        made = type(self).__new__(type(self))
+        StandIn.__init__(made, self._stands_for, **self._fields)
+        return made
+
+
+class Passed(StandIn):
+    """Stands for a block: returns the first tensor that it gets, as the first of a tuple of length ``results`` if that is not 0."""
+
+    def __init__(self, block: Module, results: int, noted: Callable[[Any], Any]) -> None:
+        super().__init__(block, _results=results, _noted=noted)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         x = self._noted(next(tensors_in((args, kwargs))))

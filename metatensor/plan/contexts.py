@@ -19,9 +19,8 @@ from metatensor.distributed.tensor.experimental._context_parallel._load_balancer
 from metatensor.distributed.tensor.experimental._context_parallel._options import _cp_options
 from metatensor.nn.modules.module import Module
 from metatensor.plan.blocks import Given, around
-from metatensor.plan.elsewhere import UNIFORM
+from metatensor.plan.elsewhere import UNIFORM, Derived, name_of
 from metatensor.plan.refusals import NotApplied
-from metatensor.utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["attention_over", "check_parts", "check_positions", "cut", "own_part", "sequence_of"]
 
@@ -175,7 +174,7 @@ def _refused(why: str) -> NotApplied:
                       "search with context=[1]", lambda one: one.context == 1)  # fmt: skip
 
 
-class _Origins(TorchDispatchMode):
+class _Origins(Derived):
     """Which results of a run do not depend on the arguments of the model.
 
     Attributes
@@ -187,10 +186,9 @@ class _Origins(TorchDispatchMode):
     """
 
     def __init__(self, call: Call) -> None:
-        super().__init__()
+        super().__init__(tensors_in(call))
         self.calls: list[Any] = []
         self.made: list[tuple[str, tuple[int, ...]]] = []
-        self._derived = {id(t): t for t in tensors_in(call)}
 
     @classmethod
     def of(cls, model: Module, call: Call) -> _Origins:
@@ -201,12 +199,7 @@ class _Origins(TorchDispatchMode):
         return found
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
-        output = func(*args, **(kwargs or {}))
-        name = func.__name__.partition(".")[0]
+        output, name = super().__torch_dispatch__(func, types, args, kwargs), name_of(func)
         self.calls.append((name, [one for one in (*args, *(kwargs or {}).values()) if isinstance(one, float)]))
-        made = list(tensors_in(output))
-        if any(id(t) in self._derived for t in tensors_in((args, kwargs))):
-            self._derived.update((id(t), t) for t in made)
-        else:
-            self.made += [(name, tuple(t.shape)) for t in made]
+        self.made += [(name, tuple(t.shape)) for t in tensors_in(output) if t not in self]
         return output

@@ -22,6 +22,7 @@ from metatensor.distributed import CommunicationLog
 from metatensor.distributed.tensor import DTensor, Partial, Replicate, init_device_mesh
 from metatensor.nn.modules.module import Module
 from metatensor.plan.arranging import Arranged, local_numel
+from metatensor.plan.blocks import StandIn
 from metatensor.plan.decoding import Arguments, Decoder, _State
 from metatensor.plan.weights import StoredWeights
 
@@ -33,14 +34,10 @@ SAMPLE = 16
 """Tokens of the run that finds how matrices are cut."""
 
 
-class LocalExperts(Module):
-    """Stands for a module of stacked experts: applies the experts of one rank, and sums the results of all ranks.
-
-    Other attributes are those of the experts.
-    """
+class LocalExperts(StandIn):
+    """Stands for a module of stacked experts: applies the experts of one rank, and sums the results of all ranks."""
 
     def __init__(self, experts: Module, number: int, mesh: Any) -> None:
-        super().__init__()
         local = copy.deepcopy(experts)
         for name, p in list(local._parameters.items()):
             if p is not None:
@@ -49,28 +46,16 @@ class LocalExperts(Module):
         for name, value in list(vars(local).items()):
             if type(value) is int and value == number:
                 setattr(local, name, number // mesh.size())
-        self.__dict__.update(_local=local, _mesh=mesh)
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(self.__dict__["_local"], name)
-
-    def __deepcopy__(self, memo: Any) -> LocalExperts:
-        made = LocalExperts.__new__(LocalExperts)
-        Module.__init__(made)
-        made.__dict__.update(_local=self._local, _mesh=self._mesh)
-        return made
+        super().__init__(local, _mesh=mesh)
 
     @property
     def elements(self) -> int:
         """Elements of the parameters of one rank."""
-        return sum(p.numel() for p in self._local.parameters())
+        return sum(p.numel() for p in self._stands_for.parameters())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         whole = lambda t: t.redistribute(placements=[Replicate()]).to_local() if isinstance(t, DTensor) else t
-        output = self._local(*map_tensors(whole, args), **map_tensors(whole, kwargs))
+        output = self._stands_for(*map_tensors(whole, args), **map_tensors(whole, kwargs))
         return map_tensors(lambda t: DTensor.from_local(t, self._mesh, [Partial()]).redistribute(placements=[Replicate()]), output)
 
 

@@ -10,11 +10,11 @@ import metatensor as mt
 from metatensor._core.nested import map_tensors, tensors_in
 from metatensor.distributed.tensor import DTensor, Replicate
 from metatensor.nn.modules.module import Module
-from metatensor.plan.blocks import Given
+from metatensor.plan.blocks import Given, StandIn
 from metatensor.plan.refusals import NotApplied
 from metatensor.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["UNIFORM", "Elsewhere", "check_passed", "gets_others", "zeros"]
+__all__ = ["UNIFORM", "Derived", "Elsewhere", "check_passed", "gets_others", "name_of", "zeros"]
 
 UNIFORM = frozenset("empty empty_like full full_like new_empty new_full new_ones new_zeros ones ones_like zeros zeros_like".split())
 """Operators whose results have the same value everywhere, whatever values their arguments have."""
@@ -25,25 +25,12 @@ def zeros(t: Any, device: Any) -> Any:
     return mt.zeros((), dtype=t.dtype, device=device).expand(t.shape)
 
 
-class Elsewhere(Module):
-    """Stands for a module whose parameters another stage has: returns zeros like its results.
-
-    Other attributes are those of the module, which is on meta.
-    """
+class Elsewhere(StandIn):
+    """Stands for a module on meta whose parameters another stage has: returns zeros like its results."""
 
     def __init__(self, module: Module) -> None:
-        super().__init__()
         memo = {id(p): mt.nn.Parameter(zeros(p, "meta"), requires_grad=False) for p in module.parameters()}
-        self.__dict__["_module"] = copy.deepcopy(module, memo)
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(self.__dict__["_module"], name)
-
-    def __deepcopy__(self, memo: Any) -> Elsewhere:
-        return Elsewhere(self._module)
+        super().__init__(copy.deepcopy(module, memo))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         given = list(tensors_in((args, kwargs)))
@@ -51,7 +38,7 @@ class Elsewhere(Module):
         mesh = next((t.device_mesh for t in given if isinstance(t, DTensor)), None)
         args, kwargs = map_tensors(lambda t: mt.empty(t.shape, dtype=t.dtype, device="meta"), (args, kwargs))
         with mt.device("meta"), mt.no_grad():
-            output = self._module(*args, **kwargs)
+            output = self._stands_for(*args, **kwargs)
 
         def made(t: Any) -> Any:
             found = zeros(t, device)
@@ -65,7 +52,7 @@ def gets_others(given: Iterable[Given]) -> bool:
     return any(sum(1 for _ in tensors_in((one.args, one.kwargs))) > 1 for one in given)
 
 
-class _Derived(TorchDispatchMode):
+class Derived(TorchDispatchMode):
     """Notes which tensors depend on the values of given ones."""
 
     def __init__(self, tensors: Iterable[Any]) -> None:
@@ -77,9 +64,14 @@ class _Derived(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         output = func(*args, **(kwargs or {}))
-        if func.__name__.partition(".")[0] not in UNIFORM and any(t in self for t in tensors_in((args, kwargs))):
+        if name_of(func) not in UNIFORM and any(t in self for t in tensors_in((args, kwargs))):
             self._found.update((id(t), t) for t in tensors_in(output))
         return output
+
+
+def name_of(func: Any) -> str:
+    """Return the name of an operator without that of the overload."""
+    return str(func.__name__).partition(".")[0]
 
 
 def check_passed(model: Module, paths: Iterable[str], args: tuple, kwargs: dict[str, Any]) -> None:
@@ -95,7 +87,7 @@ def check_passed(model: Module, paths: Iterable[str], args: tuple, kwargs: dict[
         The arguments of the model.
     """
 
-    derived = _Derived(model.parameters())
+    derived = Derived(model.parameters())
 
     def before(path: str) -> Any:
         def hook(module: Any, args: tuple, kwargs: dict[str, Any]) -> None:

@@ -72,5 +72,5 @@ def _code(function: Any) -> Any:
     if owner is not None and hasattr(function, "__func__"):
         return _code(owner), _code(function.__func__)
     if isinstance(function, Module):
-        return type(vars(function).get("_block", function))  # a stand-in of a block is called in its place
+        return type(vars(function).get("_stands_for", function))  # a `StandIn` is called in the place of its module
     return getattr(function, "__code__", None) or type(function)
